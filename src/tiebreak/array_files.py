@@ -1,4 +1,4 @@
-"""Read arrays from files; every error is one sentence that names the file.
+"""Read arrays from files; every error message is one sentence that names the file.
 
 Known formats are .npy, .npz (``data.npz:key`` picks one of several arrays), .csv
 (``train.csv:age,income`` picks columns by name, ``train.csv:!price`` drops one) and Matrix Market

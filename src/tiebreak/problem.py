@@ -145,7 +145,7 @@ T = TypeVar("T", Point, Minorant)
 
 
 def with_length(at: T, length: float) -> T:
-    """Return the point or minorant with a pending reach computed from ``length`` = |z|."""
+    """Compute the reach of a point or minorant from ``length`` = |z|, if it is still pending."""
     pending = at.reach
     if not isinstance(pending, PendingReach):
         return at

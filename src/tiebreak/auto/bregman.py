@@ -1,4 +1,4 @@
-"""Bregman iteration: finds x* to many digits from gradients and a prox, also with penalties.
+"""Bregman iteration, which finds x* to many digits from gradients and a prox, with penalties too.
 
     x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,
     l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
@@ -127,7 +127,7 @@ class BregmanIteration(Method):
         return state._replace(here=_objective_at(problem, state, x), conjugate=way)
 
     def _first_round(self, problem: Problem, x0: Array) -> State:
-        """Estimate both curvatures along the slopes, and the eta that makes them comparable."""
+        """Estimate each level's curvature along its slope, and the eta that balances both."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, *problem.forward(x))
         curvature_f, curvature_g = _curvatures(problem, f_x, g_x)

@@ -43,7 +43,7 @@ class Proof(NamedTuple):
     t: float
     c: Array
     curvature: float  # <c, Hc>, H the Hessian of g1
-    rounding: float  # rounding error of a cut, as a value of g
+    rounding: float  # rounding error of a cut, in units of g
     reach: float  # the diameter of Z, or the cost of a unit tilt
     is_tilted: bool
     tilt: Array  # the signs that the remaining slope must have if Z is unbounded; 0 if Z is bounded

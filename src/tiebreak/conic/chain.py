@@ -432,7 +432,7 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return how much worse than at z a level may get; ``before`` is the previous point."""
+        """Return how much worse than at z the level may get; ``before`` is the previous point."""
         value, rounding = self.program.value(number, before), self._rounding(number, z)
         return allowed_slack(self.slacks[number], best, value, rounding)
 

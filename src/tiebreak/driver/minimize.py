@@ -37,7 +37,8 @@ def minimize(
         upper: f, a callable of x that returns a number; or a tiebreak function or penalty, such as
             ``LeastSquares(A, b)`` or ``L1()``.
         lower: g, given in one of the same ways.
-        x0: where to start, a vector from any array library; callables receive vectors of its kind.
+        x0: where to start, a vector from any array library; callables receive vectors of the same
+            kind.
         jac: the pair (gradient of upper, gradient of lower), with None for a level that is not a
             callable. True instead of a gradient says that the function returns (value, gradient);
             True instead of the pair says so for both functions. Gradients are required, never

@@ -186,7 +186,8 @@ def compare(
             every method except exact. A method given by name uses the parameters from its theory.
         budget: seconds for each method; the clock stops while errors are measured.
         x0: the common start; the origin if None.
-        max_iter: the maximum number of steps of each method, used as the horizon if needed.
+        max_iter: the maximum number of steps of each method, and the horizon of methods that need
+            one.
         answer: f*, g* and x* if you know them; otherwise Exact computes them. If Exact cannot, g*
             is the smallest value seen, and f* stays unknown.
         name: the name of the problem, for the rows and the picture.

@@ -58,7 +58,7 @@ class Experiment:
     def run(
         self, built: Built, entrants: Sequence[Entrant], steps: int, name: str, tail: float = 1.0
     ) -> list[Record]:
-        """Run a race; add its first rows and the rows in its last part (``tail``, a share)."""
+        """Run a race; add each method's first row and those in the last ``tail`` of its steps."""
         rows = _race(built, entrants, steps, self.name, name)
         self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]

@@ -44,7 +44,7 @@ def reproduce(
         out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
         data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
-        quick: fewer steps (fig1, table1) or fewer starts (fig2).
+        quick: whether to take fewer steps (fig1, table1) or fewer starts (fig2).
         say: a function that receives one line of text before each stage.
 
     Returns:

@@ -143,9 +143,10 @@ def slope(
     """Return the slope of log(error) against log(iteration) in the last ``decades``.
 
     The slope is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so
-    the dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative
-    as f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its
-    first zero bin, and a run that is zero throughout has slope -inf. Too few points give NaN.
+    the dips of an oscillating run do not count. Errors of at most ``floor``, whether they are
+    rounding errors or negative values of f - f*, count as zero. A run that reaches zero and stays
+    there is fitted up to its first zero bin, and a run that is zero throughout has slope -inf. With
+    too few points, the result is NaN.
 
     Args:
         iterations: increasing numbers of iterations above 0.
@@ -196,7 +197,7 @@ class PublishedRate(NamedTuple):
         return self._rate("g")
 
     def _rate(self, *errors: str) -> float:
-        """Return the rate under the row's assumption; by default, the sets are bounded."""
+        """Return the rate under the row's assumption, or under none or bounded sets by default."""
         known = (rate for rate in self.method.rates if rate.error in errors)
         assumed = (self.assuming,) if self.assuming else ("", BOUNDED)
         return next(rate.exponent for rate in known if rate.assuming in assumed)

@@ -169,14 +169,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the labels, of any kind.
-            sample_weight: a sample of weight k counts k times.
+            sample_weight: the weights of the samples; a sample of weight k counts k times.
             X_val, y_val, sample_weight_val: the validation data for "validation" and "shrunk"; all
                 other preferences except "fair" ignore them. Every fold of a cross-validation uses
                 all of these data, unless they have as many rows as X: scikit-learn then splits them
                 in the same way as X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits make the same predictions for the training data,
-                pass other rows as X_val, for which no y is needed.
+                X_val, or of X without X_val. Since all best fits make the same predictions for the
+                training data, pass other rows as X_val; they need no y.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
         with self._naming_columns(X=X):

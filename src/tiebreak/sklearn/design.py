@@ -70,7 +70,7 @@ class Layout:
 
 
 class Data(NamedTuple):
-    """Samples in float64, their weights, and how they were rounded."""
+    """Samples in float64, their weights, and the size of their rounding errors."""
 
     X: Any
     weights: Host | None

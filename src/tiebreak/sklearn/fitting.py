@@ -283,7 +283,7 @@ def _without_minimiser(
 
 
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
-    """Fit with a penalty of the given weight, starting from x0 or zero.
+    """Fit with a penalty of weight ``alpha``, starting from x0, or from zero if x0 is None.
 
     The penalty leaves no ties, and no proof is needed. Therefore, if one factorisation takes more
     than about a second, and there is no domain and no l1 norm, SciPy's L-BFGS runs until

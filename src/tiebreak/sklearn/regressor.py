@@ -89,9 +89,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
-        A Poisson loss may have no minimiser (if a feature occurs only in samples of zero counts).
-        "warn" names the direction and returns the coefficients of a fit with a very weak penalty;
-        "error" raises ``NoMinimiserError``.
+        A Poisson loss may have no minimiser, for example if a feature occurs only in samples with
+        zero counts. "warn" names the direction and returns the coefficients of a fit with a very
+        weak penalty; "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -188,14 +188,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the target, or several as columns.
-            sample_weight: a sample of weight k counts k times.
+            sample_weight: the weights of the samples; a sample of weight k counts k times.
             X_val, y_val, sample_weight_val: the validation data for "validation" and "shrunk"; all
                 other preferences except "fair" ignore them. Every fold of a cross-validation uses
                 all of these data, unless they have as many rows as X: scikit-learn then splits them
                 in the same way as X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits make the same predictions for the training data,
-                pass other rows as X_val, for which no y is needed.
+                X_val, or of X without X_val. Since all best fits make the same predictions for the
+                training data, pass other rows as X_val; they need no y.
         """
         known = losses("regression", "squared")
         settings, kind = self._check_parameters(known), known[self.loss]

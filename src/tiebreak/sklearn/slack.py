@@ -32,7 +32,7 @@ class OfBestFit(tb.Slack):
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
-    """Turn the parameter ``slack`` into a rule; None means that nothing may be given up."""
+    """Turn the ``slack`` parameter into a rule; None means that the fit must stay optimal."""
     rule = slack
     if isinstance(slack, Real) and 0.0 <= float(slack) < math.inf:
         rule = OfBestFit(relative=float(slack))
