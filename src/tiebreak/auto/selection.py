@@ -198,7 +198,7 @@ def _entries(problem: Problem) -> int:
 
 
 def _factorisation(problem: Problem, n: int = 0) -> float:
-    """Return the work of factorising the data of each level once, in the units of a Meter.
+    """Return the work needed to factorise each level's data once, in the units of a Meter.
 
     The work depends on the length of the smaller side of each matrix: this is the number of
     products per entry. If f is a penalty on D x with n variables, the entries of D x are variables

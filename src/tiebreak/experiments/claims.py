@@ -413,5 +413,5 @@ def _judged(claim: Claim, seen: Evidence) -> tuple[str, str]:
         return NOT_TESTABLE, str(reason)
     if claim.about_data and seen.scene.facts.is_twin:
         shows = "holds" if holds else "does not hold"
-        return NOT_TESTABLE, f"the data are a synthetic twin, on which it {shows}: {numbers}"
+        return NOT_TESTABLE, f"the twin is not the paper's data; on the twin it {shows}: {numbers}"
     return CONFIRMED if holds else NOT_CONFIRMED, numbers
