@@ -176,8 +176,8 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     *Answer.* g = 0 exactly where all w_i = s, so the minimisers are the points with this w (|w|² =
     8) and |y| <= 1, of dimension ``ties``; among them, f chooses y = c: f* = ½ K s² = 2.
 
-    *Constants.* L_f = 1 (1/8 in y), L_g < L since the bracket's matrix has norm below 4, D = 6;
-    no constant depends on K.
+    *Constants.* L_f = 1, the curvature of f in v (in y it is 1/8); L_g < L, since the bracket's
+    matrix has a norm below 4; and D = 6. No constant depends on K.
 
     *Lower bound.* Take any method that builds its points from the gradients seen so far, using
     sums, averages, projections onto the ball and its intersections with cuts, and linear

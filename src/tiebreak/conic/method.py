@@ -62,7 +62,7 @@ class ConicFindings(NamedTuple):
         return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return lines for the report: the bounds, how the lower level was held, the solver."""
+        """Return lines that report the bounds, how the lower level was held, and the solver."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
             width = f"{level.best:.9g} ± {level.error:.2g}, proved, accounting for rounding"

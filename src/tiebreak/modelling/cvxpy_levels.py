@@ -54,15 +54,15 @@ def from_cvxpy(
         x.value
 
     Parameters may change between solves; if the problem follows CVXPY's DPP rules, nothing is
-    compiled again. After the first call, ``problem.solve(method="tiebreak", then=...)`` works too,
-    see `register_cvxpy`.
+    compiled again. After the first call, ``problem.solve(method="tiebreak", then=...)`` works too
+    (see `register_cvxpy`).
 
     Args:
         objective: the most important level, cp.Minimize or cp.Maximize.
         then: one or more levels after the first, in order of priority.
         constraints: CVXPY constraints, for all levels.
-        radius: a bound on the entries of a solution's variables, if known; it is not verified and
-            only used for bounds.
+        radius: a bound on the entries of a solution's variables, if known; it is not verified, and
+            only bounds use it.
         slacks: how much worse each level but the last may get in favour of later levels: numbers
             (absolute) or `Slack`; zero if None.
         names: the names of the levels, for the report.

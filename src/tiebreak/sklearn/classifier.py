@@ -40,7 +40,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
-        "shrunk": the least validation loss with a ridge, see ``ridge``; "sparse": the least sum
+        "shrunk": the least validation loss with a ridge (see ``ridge``); "sparse": the least sum
         of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
