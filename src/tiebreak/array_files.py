@@ -1,4 +1,4 @@
-"""Read arrays from files; every error is one sentence that names the file.
+"""Read arrays from files; every error message is one sentence that names the file.
 
 Known formats are .npy, .npz (``data.npz:key`` picks one of several arrays), .csv
 (``train.csv:age,income`` picks columns by name, ``train.csv:!price`` drops one) and Matrix Market
@@ -122,7 +122,7 @@ def _npz(path: Path, key: str) -> Any:
 
 
 def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
-    """Return ``load()``; raise ValueError if the file is damaged or holds Python objects."""
+    """Return ``load()``; raise a ValueError if the file is damaged or holds Python objects."""
     try:
         return load()
     except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -172,7 +172,7 @@ def _csv(path: Path, pick: str) -> Any:
 
 
 def _table(path: Path, lines: dict[int, str], columns: list[int], width: int) -> Any:
-    """Return the numbers in the lines, with 0 in columns that were not picked."""
+    """Return the lines as rows of numbers, with 0 in the columns that were not picked."""
     others: Converters = {i: lambda _: 0.0 for i in range(width) if i not in columns}
 
     def read(converters: Converters) -> Any:

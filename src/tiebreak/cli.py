@@ -252,7 +252,7 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
 
 @contextlib.contextmanager
 def _folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Create the folders and check that they are writable, before the work starts.
+    """Before the work starts, create the folders and check that they are writable.
 
     If an error ends the block, new folders that are still empty are removed again.
     """
@@ -279,7 +279,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
-    """Return a file's problem, options for solve and output files; print the problem."""
+    """Print the problem in a file; return it with its options for solve and names for output."""
     options: dict[str, Any] = {}
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
@@ -324,12 +324,12 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
 def _write(
     result: tb.Result | LevelsResult, paths: dict[str, Path], names: Sequence[Any] | None
 ) -> str:
-    """Write x, the report and the plot atomically; return lines that say where they are.
+    """Write x, the report and the plot atomically; return text that says where they are.
 
     ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
-    if is_empty := result.status == "infeasible":  # no x: leave no older file
+    if is_empty := result.status == "infeasible":  # delete the x of an earlier run
         paths["x"].unlink(missing_ok=True)
     elif paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
@@ -388,7 +388,7 @@ def _names(texts: Sequence[str]) -> list[str]:
 
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
-    """Return the problem of a race, its start and known answer; print a description."""
+    """Return a problem to race on, with its start and known answer; print a description."""
     if what.endswith((".toml", ".npz")):
         problem, options, _ = _problem(what)
         if isinstance(problem, Levels):

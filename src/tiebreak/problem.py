@@ -1,4 +1,4 @@
-"""The problem, and checks that reject wrong input with one clear sentence before the first step."""
+"""The problem, and checks that reject wrong input with a clear message before the first step."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Point(NamedTuple):
     x: Array
     upper: Image = None
     lower: Image = None
-    reach: Any = None  # for mixed images: the sum of lengths in the bound on their errors
+    reach: Any = None  # for mixed images: the sum of norms in the bound on their errors
 
     @property
     def f(self) -> PointWithImage:
@@ -145,7 +145,7 @@ T = TypeVar("T", Point, Minorant)
 
 
 def with_length(at: T, length: float) -> T:
-    """Return the point or minorant with a pending reach computed from ``length`` = |z|."""
+    """Compute the reach of a point or minorant from ``length`` = |z|, if it is still pending."""
     pending = at.reach
     if not isinstance(pending, PendingReach):
         return at
@@ -153,10 +153,10 @@ def with_length(at: T, length: float) -> T:
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
-    """Return (1 - weight) p + weight q; its images are mixed too, without a new product."""
-    # The images have errors of a few rounding units of |1 - weight| |p| + |weight| |q|; a p or q
-    # that is itself a mixture counts with its own ``reach``. The certificate needs this sum, the
-    # ``reach`` of the new mixture.
+    """Return (1 - weight) p + weight q, with images mixed from theirs without a new product."""
+    # The images have errors of a few unit roundoffs times |1 - weight| |p| + |weight| |q|; if p or
+    # q is itself a mixture, its ``reach`` replaces its norm. The certificate needs this sum, which
+    # is the ``reach`` of the new mixture.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -166,7 +166,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
 
 
 class _ByName:
-    """Rejects levels that are not given by name, with a sentence that shows the right call."""
+    """Rejects levels that are not passed by name, with a message that shows the correct call."""
 
     def __new__(cls, *unnamed: object, **named: object) -> Self:
         lacking = [name for name in ("upper", "lower") if named and name not in named]
@@ -306,7 +306,7 @@ class Problem(_ByName, FromData):
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """Return a problem with the current numbers in its arrays; this one if none has changed."""
+        """Return a problem with the current numbers of the arrays; itself if none has changed."""
         # Keep the new problem and the results cached in it for the next call.
         latest = FromData.current(self._latest or self)
         if latest is not self:
@@ -332,7 +332,7 @@ class Problem(_ByName, FromData):
         if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
             return False
         if not penalty.terms.has_weights:
-            unit = arrays.max_abs(slope) or 1.0  # so that a finite support does not overflow
+            unit = arrays.max_abs(slope) or 1.0  # prevents overflow of a finite support
             return math.isinf(self.domain.support(slope / -unit / slope.shape[0]))
         if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
@@ -405,7 +405,7 @@ class Problem(_ByName, FromData):
 
     @property
     def shares_passes(self) -> bool:
-        """Does a level postpone its products until an evaluation that needs only one pass?"""
+        """Does a level postpone its products, so that an evaluation needs only one data pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -415,7 +415,7 @@ class Problem(_ByName, FromData):
 
     @property
     def is_open_below(self) -> bool:
-        """Is g smooth on R^n with unknown growth?  If so, the slopes of g give no bound."""
+        """Is g smooth on R^n with unknown growth?  If so, the slopes of g do not bound g*."""
         is_free = described(self.domain).is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False
@@ -451,7 +451,7 @@ class Problem(_ByName, FromData):
         return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
-        """Return x0 (the origin if None) as a vector of this problem, projected onto the domain."""
+        """Project x0 (the origin if None) onto the domain, in this problem's library and dtype."""
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(
@@ -477,7 +477,7 @@ class Problem(_ByName, FromData):
 
 
 def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
-    """Return the problem with other f1 and g1 from the same data; nothing is checked again."""
+    """Return the problem with f1 and g1 replaced, from the same data; nothing is checked again."""
     twin = object.__new__(type(problem))
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):

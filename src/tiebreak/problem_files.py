@@ -1,4 +1,4 @@
-"""Read problems from TOML files; every error is one sentence that names the file.
+"""Read problems from TOML files; every error message is one sentence that names the file.
 
 Here is an example (`array_files` describes how arrays are read):
 

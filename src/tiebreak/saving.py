@@ -77,7 +77,7 @@ def load(path: str | Path) -> Any:
     """Load a ``Problem``, ``Levels`` or result from a file that its ``save`` method has written.
 
     Nothing is unpickled, and only problems and results of tiebreak are created, whatever the file
-    contains. Damaged files and other files raise a ValueError that says what is wrong.
+    contains. Damaged files and files of any other kind raise a ValueError that says what is wrong.
 
     Args:
         path: the .npz file.

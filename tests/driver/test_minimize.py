@@ -652,23 +652,23 @@ def call(**changes: Any) -> Any:
     return lambda: tb.minimize(given.pop("upper"), given.pop("lower"), given.pop("x0"), **given)
 
 
-APPROXIMATED = "no gradient is approximated"
+APPROXIMATED = "gradients are never approximated"
 PAIR = "minimize: jac must be a pair (gradient of upper, gradient of lower) or True, got "
 WRONG = {
     "no jac": (
         call(jac=None), ValueError,
         "minimize: jac must give the gradient of upper, got None (True says that upper returns "
-        "value and gradient; no gradient is approximated)",
+        "value and gradient; gradients are never approximated)",
     ),
     "jac False": (
         call(jac=False), ValueError,
         "minimize: jac must give the gradient of upper, got False (True says that upper returns "
-        "value and gradient; no gradient is approximated)",
+        "value and gradient; gradients are never approximated)",
     ),
     "no lower jac": (
         call(jac=(grad_f, None)), ValueError,
         "minimize: jac must give the gradient of lower, got None (True says that lower returns "
-        "value and gradient; no gradient is approximated)",
+        "value and gradient; gradients are never approximated)",
     ),
     "SciPy's differences": (
         call(jac="2-point"), TypeError, f"{PAIR}'2-point'; {APPROXIMATED}",

@@ -1,4 +1,4 @@
-"""Bregman iteration: finds x* to many digits from gradients and a prox, also with penalties.
+"""Bregman iteration, which finds x* to many digits from gradients and a prox, with penalties too.
 
     x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,
     l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
@@ -38,18 +38,18 @@ from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets import ActiveFace
 
 # Constants of the rounds; the unit of eta is the curvature of g divided by that of f.
-FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffice
-# eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
+FIRST_ETA = 0.2  # gives both levels similar weight, so that a few rounds suffice
+# for conjugate gradients, which tolerate ill conditioning: a smaller eta means fewer rounds
 FIRST_ETA_CG = 1e-3
 ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
 # if a round leaves more than the share SLOW of g's residual, eta is multiplied by ETA_FALL
 SLOW, ETA_FALL = 0.3, 0.25
-MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this many, f will not settle
+MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta; after this many, f will not settle
 F_SETTLED = 1e-11  # f counts as settled at this estimated relative distance from f*
 F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs many steps
 # Constants of the steps of a round.
 SLOPE_UNITS = 8.0  # rounding error of a slope, in units of epsilon times the sizes of its parts
-ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only rounding is left
+ROUND_PATIENCE = 500  # if so many steps do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute the Hessians after this many steps per free variable
@@ -127,7 +127,7 @@ class BregmanIteration(Method):
         return state._replace(here=_objective_at(problem, state, x), conjugate=way)
 
     def _first_round(self, problem: Problem, x0: Array) -> State:
-        """Estimate both curvatures along the slopes, and the eta that makes them comparable."""
+        """Estimate each level's curvature along its slope, and the eta that balances both."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, *problem.forward(x))
         curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
@@ -314,7 +314,7 @@ def _gave_up(state: State, why: str) -> State:
 
 
 def _sizes(state: State) -> float:
-    """Return the size of the parts that cancel in the slope of the round's objective."""
+    """Return the sum of the norms of the slopes that cancel in the round's objective."""
     f, g = state.here.f, state.here.g
     return arrays.norm(g.slope) + state.eta * (arrays.norm(f.slope) + arrays.norm(state.slope_sum))
 
@@ -322,7 +322,7 @@ def _sizes(state: State) -> float:
 def _rounding_of_slope(state: State) -> float:
     """Bound the rounding error in the slope of the round's objective."""
     sizes = _sizes(state)
-    if state.by_cg:  # a zero residual gives no scale, but the rounding of x does
+    if state.by_cg:  # at a zero residual the slopes give no scale, but x does
         sizes += arrays.norm(state.here.x) / state.scale
     return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
@@ -362,9 +362,10 @@ def _steepness(terms: Terms, x: Array) -> float:
 
 
 def _needs_hessians(state: State, face: ActiveFace) -> bool:
-    """Should we now compute or recompute columns of the Hessians? A column costs a step.
+    """Is it time to compute or recompute columns of the Hessians?  A column costs a step.
 
-    We do so only after as many steps as the columns cost: at worst we spend twice what is needed.
+    The first columns wait until the run has taken as many steps as they cost: thus at worst the run
+    costs twice as much as needed.
     """
     if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
@@ -441,11 +442,11 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         if t == 1.0 and 0.0 < (room := face.room(here.x, d)) < 1.0:
             t = room  # past the first bound the objective need not decrease: stop at this bound
             continue
-        # The minimum of the parabola through both values and the first slope.
+        # Try the minimum of the parabola through both values with the first slope.
         rise = there.value - here.value - t * fall
         best = -0.5 * fall * t * t / rise if math.isfinite(rise) and rise > 0.0 else 0.0
         t = min(max(best, 0.1 * t), 0.5 * t)
-    else:  # with the projection, a descent direction need not decrease the objective
+    else:  # after a projection, even a descent direction need not decrease the objective
         return _prox_step(problem, state, face)
     state = _checked(problem, state, there)
     other = face_at(problem, state, x)
@@ -475,7 +476,7 @@ def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
     for _ in range(60):
         x = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
         there, d = _objective_at(problem, state, x), x - here.x
-        # The test uses only the smooth parts, without the penalties.
+        # The step-size test uses only the smooth parts, without the penalties.
         rise = there.g.value - here.g.value - arrays.dot(here.g.slope, d)
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:

@@ -43,10 +43,10 @@ class Proof(NamedTuple):
     t: float
     c: Array
     curvature: float  # <c, Hc>, H the Hessian of g1
-    rounding: float  # rounding error of a cut, as a value of g
+    rounding: float  # rounding error of a cut, in units of g
     reach: float  # the diameter of Z, or the cost of a unit tilt
     is_tilted: bool
-    tilt: Array  # the signs that the remaining slope must have if Z is unbounded; else 0
+    tilt: Array  # the signs that the remaining slope must have if Z is unbounded; 0 if Z is bounded
     lean: Array  # how the minimiser of f + g/eta moves if f is tilted by ``tilt``
     t_count: int  # how many values of t came before this one
     tries: int  # how many c have been tried for this t
@@ -77,12 +77,12 @@ class State(NamedTuple):
     hessian_age: int  # steps since the Hessians were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
     conjugate: ConjugateGradients | ShortestWay | None  # conjugate gradients from ``here``
-    least: float  # smallest norm of the slope so far, not halved for ``stalled`` steps
+    least: float  # smallest norm of the slope so far; it was last halved ``stalled`` steps ago
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
     rounds: int
     lower_residual: float  # the residual of g at x: the norm of its prox-gradient mapping
-    upper_error: float  # about |f(x) - f*|, relative
+    upper_error: float  # estimate of |f(x) - f*| relative to the size of f
     hint: tuple[float, Array] | None  # t and c from an earlier run's proof, for a warm start
     proof: Proof | None  # None until f has settled
     finished: Ended

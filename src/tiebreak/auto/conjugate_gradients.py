@@ -52,8 +52,8 @@ class ConjugateGradients(NamedTuple):
     ) -> ConjugateGradients | None:
         """Take one step; f and g are minorants at x. Return None if rounding hides the curvature.
 
-        We compute H d as the change of the slopes from x to x + d, where d is scaled to the length
-        of x, so cancellation loses no more digits than the slopes have lost already.
+        We compute H d as the difference of the slopes at x and x + d, with d scaled to the norm of
+        x. So cancellation loses no more digits than the slopes have already lost.
         """
         d, x = self.direction, f.at
         stretch = _stretch(g, self.moved, d)
@@ -77,14 +77,14 @@ class ConjugateGradients(NamedTuple):
 
 
 def _stretch(g: Minorant, moved: Array, d: Array) -> float:
-    """Return the factor that scales d to the length of x or of ``moved``, the larger of the two."""
+    """Return the factor that scales d to the norm of x or of ``moved``, whichever is larger."""
     length, reach = arrays.norm(d), max(arrays.norm(g.at), arrays.norm(moved))
     fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # in case x and ``moved`` are 0
     return (reach or fall or length) / length
 
 
 def begin(g: Minorant, slope: Array) -> ConjugateGradients:
-    """Begin with a step of steepest descent, where ``slope`` is that of the round's objective."""
+    """Begin with a step of steepest descent; ``slope`` is the slope of the round's objective."""
     residual = -1.0 * slope
     return ConjugateGradients(
         arrays.zeros_like(slope), g.slope, residual, residual, arrays.dot(residual, residual)
@@ -103,8 +103,8 @@ class ShortestWay(NamedTuple):
     c gives the multipliers of the proof, like the c of Bregman iteration.
     """
 
-    inverse: Any  # inverse of W: a number or a vector, 0 for variables of weight 0
-    # d and H d/<d, H d> for variables of weight 0, conjugate to each other
+    inverse: Any  # inverse of W: a number, or a vector with 0 for variables of weight 0
+    # d and H d/<d, H d> for mutually conjugate directions d, one for each variable of weight 0
     free: tuple[tuple[Array, Array], ...]
     moved: Array  # the iterate minus the point at which g was evaluated
     residual: Array  # minus the slope of g at the iterate
@@ -147,8 +147,8 @@ class ShortestWay(NamedTuple):
         )
         if steps < 1.25 * p.marked:
             return after
-        # Did six digits of x stay the same in the last fifth of all steps?  If so, twelve digits of
-        # f also stayed the same.
+        # Have six digits of x not changed in the last fifth of all steps?  If so, neither have
+        # twelve digits of f.
         has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
@@ -181,7 +181,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
         unseen = np.flatnonzero(weights == 0.0)
         each = np.divide(inverse, weights, out=np.zeros_like(weights), where=weights > 0.0)
         inverse = arrays.like(each, x)
-    if len(unseen) > 8:  # allow only a few such variables (an intercept, say): each costs a step
+    if len(unseen) > 8:  # allow few variables of weight 0, such as an intercept: each costs a step
         return None
     g = _lower(problem, center)
     free: list[tuple[Array, Array]] = []
@@ -209,7 +209,7 @@ def _lower(problem: Problem, x: Array) -> Minorant:
 
 
 def _curved(problem: Problem, g: Minorant, moved: Array, d: Array) -> Array:
-    """Return H d as a change of g's slope from its last evaluation: see `ConjugateGradients`."""
+    """Return H d as a difference of slopes of g, as `ConjugateGradients` describes."""
     stretch = _stretch(g, moved, d)
     return (_lower(problem, arrays.plus(g.at, d, stretch)).slope - g.slope) / stretch
 
@@ -222,6 +222,6 @@ def _conjugate(free: Any, d: Array) -> Array:
 
 
 def _ahead(inverse: Any, free: Any, residual: Array) -> tuple[Array, float]:
-    """Return the direction of steepest descent and the squared residual, both in f's metric."""
+    """Return the steepest-descent direction and the squared residual, both in f's metric."""
     d = inverse * residual
     return _conjugate(free, d), arrays.dot(residual, d)

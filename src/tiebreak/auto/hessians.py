@@ -63,10 +63,10 @@ class InverseHessian(NamedTuple):
         return InverseHessian(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
     def onto(self, before: ActiveFace, after: ActiveFace) -> InverseHessian:
-        """Transfer the inverse Hessian to another face.
+        """Restrict or extend the inverse Hessian to another face.
 
-        If entries become fixed, the inverse of the rest of H^-1 is a Schur complement; entries that
-        become free start with a typical curvature.
+        If entries become fixed, a Schur complement gives the inverse Hessian of the others; entries
+        that become free start with a typical curvature.
         """
         if self.inverse is None:
             kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
@@ -124,7 +124,7 @@ class HessianDifferences(NamedTuple):
         """Compute some more columns from both slopes at points of Z close to x."""
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
-        # The step length balances rounding and third derivatives, and must not underflow.
+        # The step length balances rounding errors and third derivatives, and must not underflow.
         size = arrays.norm(x)
         length = 1e-6 * (size if size > 1e-150 else 1.0)
         # Compute only a few columns per step, so that a run can be stopped in between.
@@ -134,7 +134,7 @@ class HessianDifferences(NamedTuple):
             unit[i] = length
             way = face.along(arrays.like(unit, x))
             there, sign = problem.domain.project(x + way), 1.0
-            # if this point is outside Z, use the point on the other side of x
+            # if x + way is outside Z, use the point on the other side of x
             if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):
                 there, sign = problem.domain.project(x - way), -1.0
             (point,) = problem.forward(there)

@@ -2,16 +2,16 @@
 
 We count the work of every candidate and forecast what it still needs. The candidate with the
 smallest forecast runs next. Suppose that the proved error of a candidate's point was s after half
-of its work and is t now. Then the line through both points, on logarithmic scales, gives the work
-for an error of 1. For a candidate without measured errors, we assume that it needs as much work
-again as it has received, and at first the rest of its minimum work. Methods that prove nothing
-before they end are treated as having no measurements.
+of its work and is t now. Then the line through (half of the work, s) and (all of the work, t), on
+logarithmic scales, gives the work for an error of 1. For a candidate without measured errors, we
+assume that it needs as much work again as it has received, and at first the rest of its minimum
+work. Methods that prove nothing before they end are treated as having no measurements.
 
-So two candidates without measurements share the work evenly, and a wrong choice costs only a
-constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
-forecast, and waits for its next turn. All evidence goes into one bound accumulator, and each method
-starts from the best point found so far. The work is counted, not timed, so the methods take the
-same turns in every repetition of a call.
+Therefore, two candidates without measurements share the work evenly, and a wrong choice costs only
+a constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds
+its forecast, and waits for its next turn. All evidence goes into one bound accumulator, and each
+method starts from the best point found so far. The work is counted, not timed, so the methods take
+the same turns in every repetition of a call.
 
 An answer should be exact and proved. If we have an exact point or a proof, we spend up to AGAIN
 times as much work on the other, and then stop.
@@ -44,9 +44,9 @@ from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
 STEP = 1e6  # the work of a step apart from its products: about a hundred NumPy calls
-# a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
+# a direct method may exceed its forecast by this factor: general solvers may need 60 times it
 ALLOWANCE = 64.0
-AGAIN = 1.0  # given a proof or an exact point, spend up to this share of its work on the other
+AGAIN = 1.0  # after a proof, spend up to this share of its work on an exact point, or vice versa
 CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"
@@ -149,7 +149,7 @@ class Portfolio(Method):
         return self.init_from(problem, x0, None)
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
-        """Begin where an earlier run ended, if there was one."""
+        """Begin where an earlier run ended, if its multipliers are given."""
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
             inner = first_state(self.candidates[at].method, problem, x0, multipliers)
@@ -164,7 +164,7 @@ class Portfolio(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one step of the running method, or begin it."""
+        """Take one step of the running method, or compute its first state."""
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.at == state.answer and state.phase != OVER:
             state = self._begin_proof(problem, state)
@@ -185,7 +185,7 @@ class Portfolio(Method):
                     inner = self._first_state(problem, state)
                 else:
                     inner = candidate.method.step(problem, runner.inner)
-        except deadline.OverBudget:  # the method will get another turn, from a better point
+        except deadline.OverBudget:  # the method will get another turn, starting at a better point
             return self._next(state.with_runner(state.at, spent=runner.spent + allowed))
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if not has_others:
@@ -230,7 +230,7 @@ class Portfolio(Method):
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
-        if candidate.is_direct:  # it can refine a point if enough work is left, but not prove it
+        if candidate.is_direct:  # it may refine a point if enough work is left, but cannot prove it
             return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
         return state.phase == PROVING or candidate.refines
 
@@ -246,7 +246,7 @@ class Portfolio(Method):
         """
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or own.decides):
-            return True  # a direct method's single step decides the outcome, with a stronger proof
+            return True  # a direct method's single step settles the outcome, with a stronger proof
         is_there = candidate.refines and not own.is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
@@ -289,7 +289,8 @@ class Portfolio(Method):
     def _begin_proof(self, problem: Problem, state: State) -> State:
         """Begin to prove the answer, or end the run if no minorant bounds g* from below.
 
-        The first step after the answer makes this choice: by then `adapt` knows the tolerance.
+        The first step after the answer makes this choice, because by then `adapt` has set the
+        tolerance.
         """
         is_proved_by_value = state.lower_value - problem.lower.lower_bound <= state.allowed
         can_be_proved = is_proved_by_value or not problem.is_open_below
@@ -335,7 +336,7 @@ class Portfolio(Method):
         return self._next(self._with_best(state))
 
     def _with_best(self, state: State) -> State:
-        """Update the best point if the running method's point is better."""
+        """Record the running method as the best one if its point is better."""
         at, is_good = state.at, self._report(state).is_good
         if state.phase == REFINING:
             return state._replace(best=at if is_good else state.proved)
@@ -378,8 +379,8 @@ def _error(own: Proved) -> float:
 def _for_the_proof(inner: Any, own: Proved) -> Proved:
     """Return the bounds to show to the running method while an answer needs a proof.
 
-    These bounds contain the gap of the method's own point and, once that gap is small, a lower
-    tolerance that the point does not meet yet. The bound on f* is loose by about the point's
+    These bounds contain the gap of the method's own point and, as soon as that gap is small, a
+    lower tolerance that the point does not meet yet. The bound on f* is loose by about the point's
     suboptimality for g, so the method has to reduce this suboptimality.
     """
     asked_upper, asked_lower = own.asked

@@ -1,4 +1,4 @@
-"""The proof of the refined point x, from the minorants that Bregman iteration has added.
+"""The proof of the refined point x, from the minorants that Bregman iteration has added up.
 
     c = sum of (x_i - x)/eta_i,   grad g1(x + t c)/t = the multipliers + O(t),   so that
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
@@ -33,11 +33,11 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
-# factor on t from one cut to the next, and the number of cuts: the best t can only be guessed
+# the factor from one t to the next, and the number of t: the best t can only be guessed
 T_FALL, T_COUNT = 0.25, 7
-TILTED = 0.5  # share of <c, Hc> t spent on fixing a slope's signs: as much as the cut's error
-SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
-MOST_CUTS, LONGEST = 16, 10.0  # maximum number of cuts for one t, and the largest growth of a step
+TILTED = 0.5  # cost of the tilt as a share of <c, Hc> t: as much as the cut's error
+SLIGHT_LOSS = 0.02  # ignore a slope that weakens the bound by less than this share of <c, Hc> t
+MOST_CUTS, LONGEST = 16, 10.0  # the most cuts for one t, and the largest growth factor of a step
 
 NOT_BALANCED = (
     "no multiplier of g balances f at x: the set of minimisers of g may have a flat interior, in "
@@ -49,8 +49,9 @@ def begin(problem: Problem, state: State) -> State:
     """Begin the proof.
 
     The error of a cut is t <c, Hc>/2 plus rounding/t: we try several t around the best one, the
-    largest first. If rounding makes every sum of cuts unbounded below, there is no proof. Then we
-    try the middle t and smaller ones, to see whether x is an answer, unless that is already known.
+    largest first. If rounding makes every sum of cuts unbounded below, there is no proof. In this
+    case, we try the middle t and smaller ones to see whether x is an answer, unless this is already
+    known.
     """
     is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
     if is_hopeless and _is_quadratic(problem):
@@ -145,12 +146,12 @@ def _is_moderate(seen: Minorant) -> bool:
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """Return the tilt (1 for free entries with no upper bound, -1 with no lower) and its cost.
+    """Return the tilt (1 at free entries without an upper bound, -1 without a lower) and its cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
-    right signs along these sides, exactly, so we tilt it until the signs are certainly right. A
-    linear function with the slope s times these signs is smaller at the corner than at x by s times
-    the cost.
+    right signs along these sides, without any error, so we tilt it until the signs are certainly
+    right. A linear function with the slope s times these signs is smaller at the corner than at x
+    by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
@@ -166,9 +167,9 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     """Make the next cut of the proof, and improve c or move on to the next t.
 
     The slope of f and the slope of a cut at x + t c, divided by t, should add up to 0 along the
-    face (apart from the tilt). What is left of this sum gives a quasi-Newton step for c. The step
-    uses the Hessian of the rounds instead of g's, and the length that would have been best for the
-    last step.
+    face (apart from the tilt). The remaining slope, this sum, gives a quasi-Newton step for c. The
+    step uses the Hessian of the rounds instead of g's, and the length that would have been best for
+    the last step.
     """
     x, here, t = state.x, state.here, proof.t
     proof = proof._replace(made=(t, proof.c))
@@ -204,8 +205,8 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
     gap = max((here.g.value - g_y.value - arrays.dot(g_y.slope, x - g_y.at)) / t, 0.0)
-    # Add what the remaining slope of f + cut/t may gain within a distance |x| of x. The remaining
-    # slope of g at x does not count.
+    # Add the largest decrease that the remaining slope of f + cut/t allows within a distance |x| of
+    # x. The slope of g that remains at x does not count.
     unbalanced = arrays.norm(face.along(slope - here.g.slope / t))
     gap += min(lost, unbalanced * arrays.norm(x))
     proof = proof._replace(gap=min(proof.gap, gap))
@@ -233,7 +234,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
 
 
 def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
-    """Return an answer if the gap is slight, and otherwise the reason for doubt."""
+    """Report an answer if the gap is slight, and otherwise a doubt with its reason."""
     if _is_quadratic(problem) or proof.gap <= _slight_gap(problem, state, proof.slight):
         return Ended(ANSWER, _settled(state))
     return Ended(DOUBT, f"{_settled(state)}, but {NOT_BALANCED}")

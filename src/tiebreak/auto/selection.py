@@ -49,7 +49,7 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # On g alone, no gradient method is faster than CG: others wait until CG has taken 3000
+        # On g alone, no gradient method is faster than CG: the others wait until CG has taken 3000
         # steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
@@ -87,15 +87,15 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return a list with the method that uses a few rows per step; [] if this does not pay off.
+    """Return a list with the method that uses a few rows per step; [] if it does not pay off.
 
     The minimum work of the method is a hundred epochs, a hundred full readings of the data, and a
     hundred products for L_g. With fewer epochs, f does not settle on any problem. In single
     precision, reading an entry takes half the time, except for direct methods, which convert the
-    entries. If this is less work than a direct method needs, the method goes first, and no other is
-    needed. An epoch must have at least 500 slices, because with fewer slices too many epochs are
-    needed. A slice has about as many rows as there are columns, unless some rows are much longer
-    than others. Counting the slices takes a data pass, so this check comes last.
+    entries. If its minimum work is less than that of a direct method, the method runs first, and no
+    other method is needed. An epoch must have at least 500 slices, because with fewer slices too
+    many epochs are needed. A slice has about as many rows as there are columns, unless some rows
+    are much longer than others. Counting the slices takes a data pass, so this check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -198,7 +198,7 @@ def _entries(problem: Problem) -> int:
 
 
 def _factorisation(problem: Problem, n: int = 0) -> float:
-    """Return the work of factorising the data of each level once, in the units of a Meter.
+    """Return the work needed to factorise each level's data once, in the units of a Meter.
 
     The work depends on the length of the smaller side of each matrix: this is the number of
     products per entry. If f is a penalty on D x with n variables, the entries of D x are variables

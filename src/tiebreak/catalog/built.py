@@ -41,7 +41,7 @@ class Built:
         solution: x*, if it is unique and has a closed form.
         truth: the point from which the data were generated, if any. Because of noise and ties, this
             point is not the solution.
-        ties: the dimension of the set of lower minimisers, if it is known from theory.
+        ties: the dimension of the set of lower minimisers, if theory determines it.
         order: the order r of the lower level's error bound on the domain, if one is known to hold.
     """
 

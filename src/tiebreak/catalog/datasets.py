@@ -26,8 +26,7 @@ def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Probl
     chooses among them.
 
     Args:
-        train: number of rows in the lower level, drawn at random; all other rows go to the upper
-            level.
+        train: number of rows in the lower level, drawn at random; the upper level has the others.
         radius: the radius of the ball around the origin to which the model is restricted.
         seed: the seed for drawing the training rows.
     """
@@ -77,7 +76,7 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Build a problem: among all best fits to ``train`` random rows, find the best for the rest.
+    """Build the problem of finding, among all best fits to ``train`` rows, the best for the rest.
 
     Both levels are least squares (averaged over the rows if ``mean``), and the domain is a ball.
     The error bound has order 2 unless the least-squares solution closest to the origin lies exactly

@@ -22,7 +22,7 @@ from tiebreak.sets import Ball, Box, Polyhedron
 
 
 def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
-    """A chain that ties only the first entries to 1, and an l1 norm that pulls all entries away.
+    """A chain that fixes only the first entries at 1, and an l1 norm that pulls all entries away.
 
         g(x) = ½ [ (x_1 - 1)² + sum_{1<i<=rows} (x_i - x_{i-1})² ],   f(x) = |x - center|_1
         x* = (1, ..., 1, center, ..., center),   f* = rows |center - 1|,   g* = 0
@@ -121,7 +121,7 @@ def cg_bio_toy() -> Built:
 
 
 def duffin() -> Built:
-    """Duffin's duality gap: no multiplier yields a bound near f*, however small the error of g is.
+    """Duffin's duality gap: no multiplier gives a bound near f*, however small g(x) - g* is.
 
         f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 if |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
 

@@ -23,8 +23,8 @@ from tiebreak.linalg import checks
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
 
-# The rules for parameters, the same in all problems: LEAST contains the minimum of each whole
-# number, and the numbers in POSITIVE must be positive.
+# The ranges of parameters, the same in all problems: LEAST has the minimum of each parameter that
+# is a whole number; parameters in POSITIVE must be positive.
 LEAST = {
     **dict.fromkeys(("seed", "ties"), 0),
     **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),

@@ -167,7 +167,7 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
 
     The problem is in the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that
     no first-order method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D
-    alone. The construction and its proof are ours. With K = steps, x = (u, v, y) in R^K x R^K x
+    alone. The construction and its proof are our own. With K = steps, x = (u, v, y) in R^K x R^K x
     R^ties, w = (u, v), s = 2/sqrt(K), and c in R^ties of norm 1 with equal entries, let
 
         g(x) = L/8 [ (w_1 - s)² + sum_{i<2K} (w_{i+1} - w_i)² ],   f(x) = ½|v|² + 1/16 |y - c|²
@@ -176,16 +176,16 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     *Answer.* g = 0 exactly where all w_i = s, so the minimisers are the points with this w (|w|² =
     8) and |y| <= 1, of dimension ``ties``; among them, f chooses y = c: f* = ½ K s² = 2.
 
-    *Constants.* L_f = 1 (1/8 in y), L_g < L since the bracket's matrix has norm below 4, D = 6;
-    no constant depends on K.
+    *Constants.* L_f = 1, the curvature of f in v (in y it is 1/8); L_g < L, since the bracket's
+    matrix has a norm below 4; and D = 6. No constant depends on K.
 
-    *Lower bound.* Take any method that builds its points from the gradients seen so far in such a
-    way that a coordinate is 0 if it is 0 in all gradients: by sums, averages, projections onto the
-    ball and its intersections with cuts, and linear minimisation over these sets. If w is 0 beyond
-    its first j entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each
-    gradient of g makes at most one more entry nonzero, and v is still 0 after K gradients. Then 0
-    <= f(x) = 1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. At the same time, g(x_0) - g* = L/(2K)
-    can be arbitrarily small.
+    *Lower bound.* Take any method that builds its points from the gradients seen so far, using
+    sums, averages, projections onto the ball and its intersections with cuts, and linear
+    minimisation over these sets. A coordinate of its points is then 0 if it is 0 in all of these
+    gradients. If w is 0 beyond its first j entries, grad g is 0 beyond the first j+1, and grad f is
+    0 in each entry of v that is 0. So each gradient of g makes at most one more entry nonzero, and
+    v is still 0 after K gradients. Then 0 <= f(x) = 1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2.
+    At the same time, g(x_0) - g* = L/(2K) can be arbitrarily small.
 
     Args:
         steps: K; this many gradients of g are not enough for |f - f*| < 1.

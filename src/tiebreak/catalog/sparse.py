@@ -11,7 +11,7 @@ from tiebreak.functions import L1, GroupL2, LeastSquares, Penalty
 from tiebreak.linalg import TOL, checks
 from tiebreak.problem import Problem
 
-DRAWS = 20  # how often a problem is redrawn before its shape is rejected
+DRAWS = 20  # number of draws after which a shape is rejected
 LIMIT = 0.9  # limit on |A_G'y| where x* is zero: below 1 by far more than rounding
 
 
@@ -101,18 +101,19 @@ def lasso_duplicates(
     Each of the ``features`` columns of D occurs ``copies`` times in A; in B, the validation data,
     the copies differ. Let u_j be the sum of x over the copies of column j.
 
-    *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality exactly if no feature has copies of
-    both signs. The builder chooses u* and b = D u* + weight y with a y that it checks: D_S'y =
-    sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the optimality conditions,
-    u* is the only solution of the Lasso in u. So the minimisers of g are the ways to divide each
-    u*_j among its copies into shares >= 0: they have copies - 1 dimensions for each non-zero u*_j,
-    and g* = weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
+    *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality exactly if the copies of a feature
+    never have coefficients of opposite signs. The builder chooses u* and b = D u* + weight y with a
+    y that it checks: D_S'y = sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by
+    the optimality conditions, u* is the only solution of the Lasso in u. Therefore, the minimisers
+    of g are the ways to divide each u*_j among its copies into shares >= 0: they have copies - 1
+    dimensions for each non-zero u*_j, and g* = weight²/2 |y|² + weight |u*|_1. (The error bound has
+    order 2 on bounded sets only.)
 
-    *Upper level.* Half of the features, rounded up, are shared by all copies; every other feature
-    is given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
-    for all copies i of j with a share, and larger for the others, as the optimality conditions
-    require. The differences of the copies' columns in B have full rank, so x* is the only solution;
-    f* = ½|r|².
+    *Upper level.* For half of the nonzero u*_j, rounded up, x* divides u*_j among all copies;
+    otherwise, one copy gets all of u*_j. The residual r = B x* - c is chosen such that sign(u*_j)
+    B_i'r is the same for all copies i of j with a share, and larger for the others, as the
+    optimality conditions require. The differences of the copies' columns in B have full rank, so x*
+    is the only solution; f* = ½|r|².
 
     Args:
         rows, features: the shape of D.

@@ -123,9 +123,9 @@ def twin() -> Matrix:
 
         its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g
         the day of the week  a third less at weekends
-        the season           a quarter up or down over the year, in step for all pages
+        the season           a quarter up or down over the year, the same for all pages
         its trend            its own slow rise or fall
-        its mood             log-normal from day to day, with a spread of 25 %
+        its daily noise      log-normal from day to day, with a spread of 25 %
         its spikes           on one day in 500, three times as many visits or far more (Pareto)
     """
     rng = np.random.default_rng(0)

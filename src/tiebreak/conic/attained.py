@@ -98,7 +98,8 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
     We take the steepest direction: a solver projects -slope onto the cone of such directions.
-    ``sizes`` are the sizes of the slope's terms; a slope that may be a rounding error is ignored.
+    ``sizes`` are the absolute values of the slope's terms; a slope that may be a rounding error is
+    ignored.
     """
     import scipy.sparse as sp
 
@@ -125,7 +126,7 @@ class _Directions(NamedTuple):
 
 
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
-    """Return the recession directions along which the level's squared terms stay the same.
+    """Return the recession directions along which the level's squared terms are constant.
 
     Curved cones whose first row is in ``gone`` are left out.
     """

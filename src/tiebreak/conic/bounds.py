@@ -63,10 +63,10 @@ def _times(sizes: Host, away: Host) -> float:
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Return y with slope 0 in variables that occur only as s_2 of one exponential cone.
+    """Change y so that the slope is 0 in variables that occur only as s_2 of one exponential cone.
 
-    Also return these variables. Such a variable is the mean of a Poisson loss. This mean may be as
-    large as exp(reach), so any rounding error in its slope would be too much.
+    Return the new y, and these variables. Such a variable is the mean of a Poisson loss. This mean
+    may be as large as exp(reach), so any rounding error in its slope would be too much.
     """
     tops = blocks.exponential[:, 2]
     if not len(tops):
@@ -191,7 +191,7 @@ def clear_change(h: Objective, z: Host, least: float) -> float:
 
 
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
-    """Bound the errors of the computed slacks of equations, and of the distances from `outside`."""
+    """Bound the errors of the computed slacks of equations, and of the distances in `outside`."""
     blocks, s = stage.blocks, stage.slack(w)
     unit = EPS * (sum(stage.rows.shape) + 8)
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error

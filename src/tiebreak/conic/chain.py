@@ -281,7 +281,7 @@ class _Chain:
 
     @cached_property
     def _of_set(self) -> tuple[ConicSet, Any, Host]:
-        """The first level's constraints, the sizes of their entries and the lengths of the rows."""
+        """The first level's constraints, the absolute values of their entries, the row norms."""
         first = self.whole.part(self.first_levels == 0)
         return first, abs(first.rows), row_lengths(first.rows)
 
@@ -334,8 +334,8 @@ class _Chain:
     def _size(self, number: int) -> float:
         """Return the scale of a level's values, to which changes in the level are compared.
 
-        At z = 0, auxiliary variables are 0 too, and the squares of the data may be far larger than
-        the level's own value, which therefore counts.
+        At z = 0 we use the level's own value, because auxiliary variables are 0 there too, and the
+        squares of the data may be far larger than that value.
         """
         level = self.found[number]
         at_zero = abs(self.program.value(number, np.zeros_like(self.previous)))
@@ -432,7 +432,7 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return how much worse than at z a level may get; ``before`` is the previous point."""
+        """Return how much worse than at z the level may get; ``before`` is the previous point."""
         value, rounding = self.program.value(number, before), self._rounding(number, z)
         return allowed_slack(self.slacks[number], best, value, rounding)
 
@@ -440,7 +440,8 @@ class _Chain:
         """Bound how far the minimum may exceed the value at the point, which may be infeasible.
 
         An interior point proves the bound; without one, the multipliers estimate it to first order.
-        After a held level nothing is proved, because no point is known to be one of its minimisers.
+        If an earlier level is held, nothing is proved, because no point is known to be one of that
+        level's minimisers.
         """
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):

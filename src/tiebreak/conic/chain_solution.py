@@ -89,7 +89,7 @@ class ChainSolution(NamedTuple):
     contradiction: Host | None = None  # multipliers of the program's rows that prove infeasibility
     is_least: bool = False  # is x the point of least norm among those that all levels allow?
     method: str = METHOD
-    normal: Host | None = None  # of the set at z, which balances the last level's slope, if known
+    normal: Host | None = None  # a normal of the set at z that balances the last level's slope
 
 
 def allowed_slack(rule: SlackRule | None, best: float, before: float, rounding: float) -> float:

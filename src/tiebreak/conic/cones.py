@@ -62,7 +62,7 @@ class Active(NamedTuple):
 
     @property
     def key(self) -> tuple[bytes, ...]:
-        """What distinguishes these inequalities from others of the same cones."""
+        """A key that differs for different sets of active inequalities of the same cones."""
         cones = [*self.vertices, *self.rays]
         some = [self.nonnegative, self.curves, np.array([len(self.vertices)]), *cones]
         return tuple(part.tobytes() for part in some)
@@ -156,7 +156,7 @@ def outside(blocks: Blocks, s: Host) -> Host:
 
 
 def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
-    """Return each inequality's largest size (or 1 if that is 0), in the order of `outside`."""
+    """Return each inequality's largest of ``sizes`` (1 if that is 0), ordered like `outside`."""
     cones = (*blocks.second_order, *blocks.exponential)
     found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
     return np.where(found > 0.0, found, 1.0)

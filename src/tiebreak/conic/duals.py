@@ -44,7 +44,7 @@ def row_multipliers(
     size = abs(rows) @ np.abs(z) + np.abs(offset)
     is_equal = np.isin(np.arange(len(offset)), Blocks.of(scaled.cones).zero)
     is_active = is_equal | (offset - rows @ z <= TOL.solver * size)
-    # The rows of the program come first, then the levels' slopes: each can cap a level with slack.
+    # The program's rows come first, then the levels' slopes: these rows cap levels with slack.
     all_rows = sp.csr_array(sp.vstack([rows, sp.csr_array(np.array(slopes))]))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
     # Consider directions with entries in [-1, 1] that respect active rows, caps and earlier levels.

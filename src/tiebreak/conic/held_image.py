@@ -51,7 +51,7 @@ class HeldProblem(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> HeldProblem | None:
-        """Return the problem, or None if it has another form or few variables."""
+        """Return the problem, or None if it has a different form or few variables."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         terms = f2.terms
         if not isinstance(terms, OperatorTerms) or f1.bare.degree or g2.terms.has_weights:

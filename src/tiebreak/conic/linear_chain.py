@@ -113,9 +113,9 @@ class LinearChain:
         self.is_whole = self.is_proved = True  # see `conic.chain`
 
     def level(self, number: int) -> bool:
-        """Solve one level, bound it, and hold it; return False if that fails.
+        """Solve one level, bound its minimum, and hold the level; return False if that fails.
 
-        The level fails if it has no minimiser, or if its minimiser fails a check. Another method
+        This fails if the level has no minimiser, or if its minimiser fails a check. Another method
         then finds out why.
         """
         h = self.program.objectives[number]
@@ -308,10 +308,10 @@ def _finite(duals: Host, ranges: Ranges) -> Host:
 
 
 def _ends_of(weights: Host, low: Host, high: Host) -> Host:
-    """Return the number in each range whose product with its weight is least."""
+    """Return for each range the number in it whose product with the range's weight is least."""
     return np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
 
 
 def _ends(weights: Host, low: Host, high: Host) -> tuple[Host, Host]:
-    """Narrow each range with a nonzero weight to the end that minimises its product."""
+    """Narrow each range with a nonzero weight to the end whose product with the weight is least."""
     return np.where(weights < 0.0, high, low), np.where(weights > 0.0, low, high)

@@ -62,7 +62,7 @@ class ConicFindings(NamedTuple):
         return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return lines for the report: the bounds, how the lower level was held, the solver."""
+        """Return lines that report the bounds, how the lower level was held, and the solver."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
             width = f"{level.best:.9g} ± {level.error:.2g}, proved, accounting for rounding"
@@ -182,11 +182,11 @@ def _proved(
     if found.status != "solved":
         return found, known
     last = found.levels[-1]
-    if last.word == "proved":  # from both sides, so the prover of `exact` would add nothing
+    if last.word == "proved":  # proved from both sides: `exact` would add nothing
         ends = low[1], last.best + last.error
         return found, Intervals(upper=ends, lower=low[0], rests=VERTEX)
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # keep x even without time for its proof
+    with contextlib.suppress(deadline.Over):  # keep x even if there is no time for its proof
         known = known.both(prove_at(problem, x, found.normal) or Intervals())
     if not known.is_two_sided:
         return found, known

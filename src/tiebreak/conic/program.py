@@ -88,7 +88,7 @@ class ConicProgram:
         return self.value_with_error(number, z)[0]
 
     def value_with_error(self, number: int, z: Host) -> tuple[float, float]:
-        """Return a level's value at the x of z, and a bound on the error of its evaluation."""
+        """Return a level's value at the x in z, and a bound on the error of its evaluation."""
         if self.evaluate is None:
             return self.objectives[number].value(z), 0.0
         return self.evaluate(number, z)
@@ -97,7 +97,7 @@ class ConicProgram:
         """Return for each row the first level that needs it: 0 for constraints.
 
         Rows that only represent an objective get the number of the objective's level. An objective
-        owns the auxiliary variables that cones connect to it other than through x. While earlier
+        owns the auxiliary variables that are connected to it by cones, not through x. While earlier
         levels are solved, the rows of such variables would only make the solver less accurate.
         """
         auxiliary = np.ones(self.size, dtype=bool)

@@ -87,7 +87,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
-    """Return h in a unit in which its slopes are about 1, and this unit; F is already scaled."""
+    """Return h divided by a unit that makes its slopes about 1, and the unit; F is scaled."""
     deadline.check()
     q, steepest = h.linear * lengths, float(abs(F).max()) ** 2 if F.shape[0] else 0.0
     root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))

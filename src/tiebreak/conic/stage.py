@@ -121,7 +121,7 @@ class AffineSet:
         return AffineSet(base, chosen[:, moves], self.error), left
 
     def within(self, rows: Any, base: Host) -> AffineSet:
-        """Return the points that share the values of these rows with ``base``."""
+        """Return the points of the set at which these rows have the same values as at ``base``."""
         if self.basis is not None:
             rows = dense(rows)[row_lengths(rows) > 0.0]
             free, error = self._null_space(rows / row_lengths(rows)[:, None] @ self.basis)

@@ -120,7 +120,7 @@ def _judged(
 def _collected(
     problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
 ) -> tuple[int, Certificate]:
-    """Run some methods, append the runs to ``runs``; return the step count and the proof for x."""
+    """Run some methods and append their runs; return the number of steps and the proof for x."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
         if refusal := method.refusal(problem):

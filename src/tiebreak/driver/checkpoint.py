@@ -48,7 +48,7 @@ class Store:
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
-        """Return the saved run, or None if there is no file; raise if it is from another run."""
+        """Return the saved run, or None if there is no file; raise if the file does not match."""
         path, who, otherwise = self.path, self.who, "give another file name or delete it"
         if path is None or not path.exists():
             return None

@@ -43,7 +43,7 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
 
 @runtime_checkable
 class Reporter(Protocol):
-    """An object for ``progress``: it receives every recorded row, and a call at the end."""
+    """An object for ``progress``: `update` receives each recorded row, `close` ends the display."""
 
     def update(self, row: Row) -> object:
         """Called when a step has been recorded."""

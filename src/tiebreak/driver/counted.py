@@ -26,12 +26,13 @@ class Counted(SmoothFunction, keyword=""):
         self.dimension, self.prototype = function.dimension, function.prototype
         self._entries = sum(matrix.size for matrix in matrices_of(function))
         own = self.prototype
-        # If no point can be more precise than the data, None saves ten checks per step.
+        # The dtype of single-precision data. None skips `_check`, which is called ten times per
+        # step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @cached_property
     def in_float64(self) -> Counted | None:
-        """Return this function in float64, which adds to the same counts."""
+        """Return a float64 version of this function that adds to the same counts."""
         wide = self.function.in_float64
         return None if wide is None else Counted(wide, self._counter)
 

@@ -102,7 +102,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "equality at all its minimisers; a cut keeps the level's value at or below its best value "
         "+ slack.",
         "proof": "the sense in which the bounds hold, and why a level is estimated, not proved.",
-        "sensitive": "a tiny slack changes the next level a lot, so do not trust its digits.",
+        "sensitive": "a tiny slack changes the next level a lot; do not trust that level's digits.",
         "rest": "the levels that were not reached.",
     },
 }

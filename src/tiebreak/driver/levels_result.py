@@ -56,7 +56,7 @@ class LevelReport:
         held: how the minimisers of the level were kept for the levels after it.
         word: whether the interval ``best`` is proved or estimated. "proved": the interval contains
             the least value, and accounts for rounding. "estimated": the interval rests on an
-            unproved assumption, see ``why``.
+            unproved assumption (see ``why``).
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
             to be exactly feasible) or "held" (the levels before it may be off by their errors).
@@ -160,7 +160,7 @@ class LevelsResult(Outcome, Shown):
         note: how x was chosen if the levels have several solutions.
 
         variables: the names of the variables, or None.
-        rows: the names of the domain's rows, see `Polyhedron`.
+        rows: the names of the domain's rows (see `Polyhedron`).
         multipliers: one line for each level, with a column for each row of the domain; nan if
             unknown; see `duals`.
 
@@ -243,7 +243,7 @@ class LevelsResult(Outcome, Shown):
         """Return the full report: the short one, duals by name, and how x was found."""
         if self.result is None:
             how = "\n".join(_wrapped("  method ", self.method))
-        else:  # the short report already says what the first lines of the `Result` say
+        else:  # leave out the first lines of the `Result`, which the short report repeats
             which = [f"{letter} is {name}" for letter, name in zip("gf", self.levels, strict=False)]
             how = "\n".join([f"  {'levels':<10} {', '.join(which)}"] * bool(which))
             how += self.result.details().removeprefix(str(self.result))
@@ -262,7 +262,7 @@ class LevelsResult(Outcome, Shown):
         return levels_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw two levels without slack, see `Result.plot`; other chains have no steps to draw.
+        """Draw two levels without slack (see `Result.plot`); other chains have no steps to draw.
 
         Returns the matplotlib figure (needs the ``plot`` extra).
         """

@@ -37,7 +37,8 @@ def minimize(
         upper: f, a callable of x that returns a number; or a tiebreak function or penalty, such as
             ``LeastSquares(A, b)`` or ``L1()``.
         lower: g, given in one of the same ways.
-        x0: where to start, a vector from any array library; callables receive vectors of its kind.
+        x0: where to start, a vector from any array library; callables receive vectors of the same
+            kind.
         jac: the pair (gradient of upper, gradient of lower), with None for a level that is not a
             callable. True instead of a gradient says that the function returns (value, gradient);
             True instead of the pair says so for both functions. Gradients are required, never
@@ -89,7 +90,7 @@ def minimize(
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)
             if isinstance(smooth, Smooth):
-                smooth.value(start)  # first at the start: Smooth stores the sizes it finds there
+                smooth.value(start)  # at the start first, because Smooth stores the sizes there
                 smooth.gradient(start)
                 check_gradient("minimize", name, smooth, problem.domain, start)
     return solve(problem, x0=start, **options)
@@ -139,7 +140,7 @@ def _same(x: Array, y: Array) -> bool:
 
 
 def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Function | Penalty:
-    """Convert the user's argument to a function or a penalty, or raise with a clear sentence."""
+    """Convert the user's argument to a function or penalty; raise a clear error if that fails."""
     if isinstance(given, Function | Penalty):
         if callable(gradient):
             raise ValueError(
@@ -155,12 +156,12 @@ def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Funct
     if gradient is None or gradient is False:
         raise ValueError(
             f"minimize: jac must give the gradient of {name}, got {gradient} (True says that "
-            f"{name} returns value and gradient; no gradient is approximated)"
+            f"{name} returns value and gradient; gradients are never approximated)"
         )
     if gradient is not True and (not callable(gradient) or isinstance(gradient, type)):
         raise TypeError(
             f"minimize: jac of {name} must be a callable of x or True, "
-            f"got {_quoted(gradient)}; no gradient is approximated"
+            f"got {_quoted(gradient)}; gradients are never approximated"
         )
     return Callables(name, given, gradient, args)
 
@@ -173,7 +174,7 @@ def _gradients(jac: Any) -> tuple[Any, Any]:
         got = f"{len(jac)} entries" if isinstance(jac, tuple | list) else _quoted(jac)
         raise TypeError(
             "minimize: jac must be a pair (gradient of upper, gradient of lower) or True, "
-            f"got {got}; no gradient is approximated"
+            f"got {got}; gradients are never approximated"
         )
     return jac[0], jac[1]
 

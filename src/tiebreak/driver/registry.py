@@ -160,7 +160,7 @@ def from_file(text: str) -> str:
 
 
 def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:
-    """Return a method given by name or as an object, or raise with a clear sentence."""
+    """Return a method given by name or as an object; raise a clear error if there is none."""
     if isinstance(method, str):
         if method == "auto":
             return choose(problem)

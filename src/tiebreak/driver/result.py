@@ -69,8 +69,8 @@ class Result(Outcome, Shown):
         upper_error: proved bound on |f(x) - f*|, inf if there is none.
         upper_optimum, lower_optimum: proved intervals for f* and g*.
         tolerance: the requested tolerances of the two gaps, as absolute numbers.
-        status, success, proved, message: how the run ended, see ``solve``. ``success``: there is an
-            answer; ``proved``: there is also a proof that it is within the tolerance.
+        status, success, proved, message: how the run ended (see ``solve``). ``success``: there is
+            an answer; ``proved``: there is also a proof that it is within the tolerance.
         nit, time, method: steps, seconds, and the method with its step-size rule.
         point: which of the method's points x is, such as "the last iterate".
         dimension: the dimension of the lower level's solution set, None if unknown.
@@ -99,7 +99,7 @@ class Result(Outcome, Shown):
     findings: Findings | None = None
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all proved bounds on f* and g*
-    criterion: str = "absolute"  # the requirement on f(x) besides the gap, see ``solve``
+    criterion: str = "absolute"  # the requirement on f(x) besides the gap (see ``solve``)
     point: str = ""  # which of the method's points x is
     claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
@@ -309,7 +309,7 @@ class Result(Outcome, Shown):
 
         Args:
             path: the .npz file, written completely or not at all.
-            problem: whether to save the problem and its data, see `Problem.save`.
+            problem: whether to save the problem and its data (see `Problem.save`).
         """
         from tiebreak.saving import result_content
 

@@ -107,7 +107,7 @@ class Run:
         # The last state at which everything requested was proved, and its `Standing` at that time.
         self.certified = saved.certified if saved else None
         self._news = 0  # how often the point or the evidence has changed
-        self._standings: tuple[int, Standing] | None = None  # ``_news`` and `standing` then
+        self._standings: tuple[int, Standing] | None = None  # last `standing`, with its ``_news``
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # where ``start_values`` are taken
@@ -413,7 +413,7 @@ class Run:
 
     @property
     def is_adapting(self) -> bool:
-        """Is the method told the proved bounds at this step?"""
+        """Does the method receive the proved bounds at this step?"""
         return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
@@ -424,7 +424,7 @@ class Run:
     def record(self, is_proved: bool = True) -> Row:
         """Append the row of this step unless it exists, and return it.
 
-        The row gets no gaps if these are proved later, or if the next step decides everything.
+        The row gets no gaps if they will be proved later, or if the next step settles the outcome.
         """
         if not self.is_recorded:
             gaps = self.gaps if is_proved and not self.report.decides else NOTHING
@@ -458,7 +458,7 @@ class Run:
         """Return all bounds proved for x; they are computed once per point and step.
 
         f and g are evaluated again, to be exact up to rounding, unless the method has evaluated
-        them at x itself, not from images that it combined.
+        them at x itself, rather than computed them from a combination of other points' images.
         """
         if self._stated is None or self._stated[0] is not x or self._stated[1] != self.iteration:
             self._stated = x, self.iteration, self._certificate(x)

@@ -28,7 +28,7 @@ from tiebreak.experiments.scenes import (
 )
 
 SMALLER = 1.01  # "smaller" means by at least 1 %: smaller differences depend on the machine
-CLEARLY = 2.0  # the factor meant by "significantly", "keeps reducing" and "inconsistent"
+CLEARLY = 2.0  # the least factor meant by "significantly", "keeps reducing" and "inconsistent"
 
 AGM, ACCELERATED = "AGM-BiO", ("AGM-BiO", "R-APM", "PB-APG")
 FIG1 = ("a-IRG", "CG-BiO", "Bi-SG", "SEA", "R-APM", "PB-APG", "AGM-BiO")
@@ -51,7 +51,7 @@ Judge = Callable[[Evidence], Finding]
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence from the paper, and the rule by which the sentence is judged."""
+    """A sentence from the paper, and the rule for judging it."""
 
     key: str
     quote: str
@@ -80,7 +80,7 @@ def _ahead(
     factor: float = SMALLER,
     ours: Sequence[str] = (AGM,),
 ) -> Finding:
-    """Test that errors of ``ours`` (AGM-BiO) are below the errors of all others by a factor."""
+    """Are the errors of ``ours`` (AGM-BiO) smaller than all other errors by the given factor?"""
     errors = seen.scene.all_at(methods, column, seen.axis)
     worst = max(errors[name] for name in ours)
     rivals = min(error for name, error in errors.items() if name not in ours)
@@ -351,7 +351,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
 }
 
-# Checks judge the claims again with one thing varied at a time, in case a mismatch is our mistake.
+# Checks judge the claims again with one setting varied at a time: a mismatch might be our mistake.
 # Only the last rows of each such run are kept.
 for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
     CLAIMS[f"{_name} checks"] = tuple(
@@ -382,8 +382,8 @@ def verdicts(
     Args:
         rows: the rows of a race; rows of other experiments are skipped.
         experiment: "fig1", "fig2" or "table1".
-        facts: what the rows do not contain, by instance: shapes, dimensions, f*, whether the data
-            are a synthetic twin.
+        facts: facts about each instance that its rows do not contain: shape, dimension, f*, and
+            whether the data are a synthetic twin.
 
     Returns:
         At least one Verdict per claim: one per instance and axis that the claim concerns. If rows
@@ -413,5 +413,5 @@ def _judged(claim: Claim, seen: Evidence) -> tuple[str, str]:
         return NOT_TESTABLE, str(reason)
     if claim.about_data and seen.scene.facts.is_twin:
         shows = "holds" if holds else "does not hold"
-        return NOT_TESTABLE, f"the twin is not the data; on the twin it {shows}: {numbers}"
+        return NOT_TESTABLE, f"the twin is not the paper's data; on the twin it {shows}: {numbers}"
     return CONFIRMED if holds else NOT_CONFIRMED, numbers

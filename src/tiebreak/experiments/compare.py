@@ -1,4 +1,4 @@
-"""Compare methods on your own problem: gradients and seconds to reach each accuracy."""
+"""Compare methods on your own problem: the gradients and seconds needed for each accuracy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Comparison(Shown):
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def first(self, method: str, accuracy: float) -> Record | None:
-        """Return a method's first row after which both levels stay within the accuracy."""
+        """Return a method's first row from which on both levels stay within the accuracy."""
         mine = (row for row in self.rows if row.method == method)
         return arrival(mine, self.answer.upper, self.scales, accuracy, is_weak=False)
 
@@ -97,7 +97,7 @@ class Comparison(Shown):
         return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
 
     def _arrivals(self, what: str, form: str) -> Table:
-        """Return what each method needed for every accuracy; a star marks the lowest cost."""
+        """Return each method's cost to reach every accuracy; a star marks the lowest cost."""
         rows = [[method] for method in self.methods]
         for level in TO_REACH:
             found = [self.first(method, level) for method in self.methods]
@@ -186,7 +186,8 @@ def compare(
             every method except exact. A method given by name uses the parameters from its theory.
         budget: seconds for each method; the clock stops while errors are measured.
         x0: the common start; the origin if None.
-        max_iter: the maximum number of steps of each method, used as the horizon if needed.
+        max_iter: the maximum number of steps of each method, and the horizon of methods that need
+            one.
         answer: f*, g* and x* if you know them; otherwise Exact computes them. If Exact cannot, g*
             is the smallest value seen, and f* stays unknown.
         name: the name of the problem, for the rows and the picture.

@@ -39,8 +39,9 @@ class Demo:
         problem: f over all minimisers of g.
         result: the exact answer of the problem.
         standard: the best fit of smallest norm, which a standard least-squares solver returns.
-        drawn: the values of f at random best fits.
-        wrong: how many of the ``judges`` unseen tumours ``standard`` and the answer misclassify.
+        drawn: the values of f at randomly drawn best fits.
+        wrong: how many of the ``judges`` unseen tumours ``standard`` misclassifies, and how many
+            the answer does.
     """
 
     problem: Problem

@@ -49,7 +49,7 @@ BUILT_IN = (
     *("sparse-logistic-large-ball", "hard", "basis-pursuit", "group-pursuit", "lasso-duplicates"),
 )
 FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
-UNATTAINED = ("duffin",)  # no first-order method can solve it; only false claims are counted
+UNATTAINED = ("duffin",)  # no first-order method can solve these; only false claims are counted
 DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
 Say = Callable[[str], None]
 
@@ -110,7 +110,7 @@ RULES = (
 
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
-    """Return the methods to race: the named ones, or all iterative methods from papers."""
+    """Return the names of the methods to race: ``names``, or all iterative methods from papers."""
     known = known_methods()
     for name in names:
         if name not in known:
@@ -135,12 +135,12 @@ def run_field(
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
-        names: names of methods, or FILE.py:CLASS.
+        names: the methods to race, each a name or FILE.py:CLASS; all methods if empty.
         passes: the number of data passes that a run may take.
         seed: the seed of the six drawn instances.
-        courses: names of instances.
-        workers: the number of processes; each has one thread, so that products do not depend on
-            other processes.
+        courses: the names of the instances; all instances if empty.
+        workers: the number of processes; each has one thread, so that its products do not depend on
+            the other processes.
         say: a function that receives one line of text for each stage of the race.
     """
     raced = contestants([from_file(name) for name in names])
@@ -205,7 +205,7 @@ def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterabl
 
 
 def _load(names: Iterable[str]) -> None:
-    """Load methods from files, in every process."""
+    """Load the methods that come from files; each new process begins with this call."""
     for name in names:
         from_file(name)
 
@@ -243,7 +243,7 @@ def ready(name: str, seed: int, passes: int) -> Ready:
 
 
 def _informed(problem: Problem, order: float | None) -> Problem:
-    """Return the problem with its order of growth, if stated, but with no modulus.
+    """Return the problem with the order of growth of g, if stated, but without a modulus.
 
     The bound on the slope of f is set to 0, so theorems that need a modulus do not apply.
     """
@@ -325,7 +325,7 @@ def _claim(at: Ready, method: Method) -> str:
 
 
 def _tune(name: str, seed: int, passes: int) -> float:
-    """Return the value with the most arrivals on three other draws; fewest passes break ties."""
+    """Return the value with the most arrivals, then the fewest passes, on three other draws."""
     scores = []
     for value in TUNED[name].values:
         met = []

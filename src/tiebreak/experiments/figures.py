@@ -42,7 +42,7 @@ ERRORS: dict[Column, str] = {
     "lower_error": "infeasibility $g(x_k) - g^*$",
     "upper_error": "suboptimality $|f(x_k) - f^*|$",
 }
-STEEPEST = -4.5  # steeper slopes and errors of zero are drawn at the edge
+STEEPEST = -4.5  # steeper slopes (-inf for an error of zero) are drawn at this edge
 FACES = ("black", "0.75", "white")  # fill colours of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
 
@@ -162,7 +162,7 @@ def rates(
 
 
 def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
-    """Draw the curves of all methods; return a handle for each, for the legend."""
+    """Draw the curves of all methods; return their handles for the legend, by method."""
     handles: dict[str, Any] = {}
     seen = [np.zeros(0)]
     for method in dict.fromkeys(method for run in scene.runs for method in run):
@@ -197,17 +197,17 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
 
 
 def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
-    """Return a curve for log axes; errors of 0, up to rounding, lie below the picture."""
+    """Return a curve for log axes, with errors of 0 (up to rounding) below the plotted range."""
     used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)
     values = np.array([getattr(row, column.removesuffix("_error")) for row in used], dtype=float)
-    # Draw an error of 0 below the picture.
+    # An error of 0 is placed below the plotted range.
     return at, np.where(errors > TOL.rounding * np.abs(values), errors, 1e-300)
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return a single curve unchanged, or the median and 10 % and 90 % quantiles of several."""
+    """Return a single curve as it is, or the median and 10 % and 90 % quantiles of several."""
     if len(curves) == 1:
         at, error = curves[0]
         return at, error, error, error

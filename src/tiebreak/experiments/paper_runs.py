@@ -1,8 +1,8 @@
 """The races of the paper's two figures, with the parameters of its last appendix.
 
-Besides the paper's own instances, there are *checks*, in which the race is repeated with one thing
-varied (a step size by a factor of ten, the starts, the split of the data), judged against the same
-claims.
+In addition to races on the paper's own instances, there are *checks*: they repeat a race with one
+setting varied (a step size by a factor of ten, the starts, the split of the data) and are judged
+against the same claims.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tiebreak.linalg import Array
 from tiebreak.problem import Problem
 from tiebreak.sets import Space
 
-# Numbers of steps in figure 1, for the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant and
-# other splits.
+# Numbers of steps in figure 1, for the paper's instance (eta = 1/(K+1) = 1.25e-5), for the variant
+# with ties, and for other splits of the data.
 FULL, QUICK = (79_999, 20_000, 5_000), (8_000, 8_000, 500)
 Say = Callable[[str], None]
 
 
 @dataclass
 class Experiment:
-    """The results of a reproduction so far, from which the report is made."""
+    """The results that a reproduction has so far; the report is made from them."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ class Experiment:
     def run(
         self, built: Built, entrants: Sequence[Entrant], steps: int, name: str, tail: float = 1.0
     ) -> list[Record]:
-        """Run a race; add its first rows and the rows in its last part (``tail``, a share)."""
+        """Run a race; add each method's first row and those in the last ``tail`` of its steps."""
         rows = _race(built, entrants, steps, self.name, name)
         self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]
@@ -199,7 +199,7 @@ def inverse_gamma(problem: Problem, steps: int) -> float:
 def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
     """Return the seven methods of figure 2; Bisec-BiO is also measured at its last iterate."""
     bisection = BisecBiO(eps_f=1e-4, eps_g=1e-4, gradients=100)
-    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # equal at n = 100, up to rounding
+    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # equal for n = 100, up to rounding
     return [
         Entrant("a-IRG", AIRG(gamma_0=1e-2, eta_0=1e-2)),
         Entrant("Bi-SG", BiSG(alpha=0.75, c=1.0)),
@@ -240,7 +240,7 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
 def _inverse_checks(
     found: Experiment, built: Built, base: Sequence[Record], steps: int, seed: int
 ) -> None:
-    """Repeat the race ``base`` with one thing varied at a time."""
+    """Repeat the race ``base`` with one setting varied at a time."""
     n, gamma = built.variables, inverse_gamma(built.problem, steps)
     outside = Entrant(
         "Bi-SG", BiSG(alpha=0.75, c=1.0),

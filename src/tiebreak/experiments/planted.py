@@ -1,4 +1,4 @@
-"""Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, the others random.
+"""Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, the rest random.
 
 We choose x* first, with margins and slopes of every loss at x*, and then matrices such that the
 optimality conditions hold. Let N be the normal cone of Z at x*, P the set of subgradients of g's
@@ -9,7 +9,8 @@ conditions are
     upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
 
 Another minimiser x of g has A(x - x*) = 0 and <nu, x - x*> = 0, hence f(x) >= f(x*). Each builder
-takes a generator, and `checked` rejects conditions that do not hold up to rounding.
+takes a random generator, and `checked` rejects problems for which these conditions do not hold up
+to rounding.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Case:
 
 
 def _hidden(h: Function, informed: bool) -> Function:
-    """Return the function as two plain callables, with its constant only if ``informed``."""
+    """Return the function as two plain callables, with its Lipschitz constant if ``informed``."""
     return Smooth(h.value, h.gradient, h.lipschitz if informed else None)
 
 
@@ -95,7 +96,7 @@ def spectrum(rng: Generator, rows: int, columns: int, condition: float, rank: in
 
 
 def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> Vector:
-    """Return the matrix nearest A with A x = image, A'dual = slope; <dual, image> is <slope, x>."""
+    """Return the M nearest A with Mx = image, M'dual = slope, if <dual, image> = <slope, x>."""
     off, miss = image - A @ x, slope - A.T @ dual
     xx, dd = float(x @ x), float(dual @ dual)
     both = np.outer(dual, x) * (float(dual @ off) / (dd * xx))
@@ -103,7 +104,7 @@ def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> 
 
 
 def squares(A: Vector, x: Vector, dual: Vector, slope: Vector) -> tuple[Vector, Vector]:
-    """Return a matrix near A, and b, such that Ax - b = dual and A'dual = slope."""
+    """Return a matrix M near A and a vector b such that Mx - b = dual and M'dual = slope."""
     image = A @ x
     image += dual * ((float(slope @ x) - float(dual @ image)) / float(dual @ dual))
     A = fitted(A, x, image, dual, slope)
@@ -159,7 +160,7 @@ def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -
 
 
 def unique(rng: Generator, rows: int = 300, columns: int = 100, condition: float = 1e3) -> Case:
-    """Return an ill-conditioned problem on R^n; first-order methods miss its only minimiser."""
+    """Return an ill-conditioned problem on R^n, which first-order methods do not solve."""
     A = spectrum(rng, rows, columns, condition)
     x = 10.0 * rng.standard_normal(columns)
     U = np.linalg.svd(A, full_matrices=False)[0]

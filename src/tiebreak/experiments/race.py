@@ -79,10 +79,10 @@ READERS = (str, str, str, int, int, *[float] * 6, int)  # a cell of rows.csv -> 
 def arrival(
     rows: Iterable[Record], f: float, scales: tuple[float, float], accuracy: float, is_weak: bool
 ) -> Record | None:
-    """Return the first row after which both levels stay within the accuracy to the end.
+    """Return the first row from which on both levels stay within the accuracy.
 
-    |f(x) - f*| <= accuracy scale_f (f(x) - f* if weak), and g(x) - g* <= accuracy scale_g. A run
-    that passes through f* by chance has not arrived.
+    This means |f(x) - f*| <= accuracy scale_f (with f(x) - f* instead if ``is_weak``) and g(x) - g*
+    <= accuracy scale_g. A run that passes through f* by chance has not arrived.
     """
     found = None
     for row in rows:

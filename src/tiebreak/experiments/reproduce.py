@@ -44,7 +44,7 @@ def reproduce(
         out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
         data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
-        quick: fewer steps (fig1, table1) or fewer starts (fig2).
+        quick: whether to take fewer steps (fig1, table1) or fewer starts (fig2).
         say: a function that receives one line of text before each stage.
 
     Returns:
@@ -96,7 +96,7 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, with bands for the middle four fifths; "
-            "errors of 0 lie below the picture"
+            "errors of 0 lie below the plotted range"
         )
         for stem, axis in (("fig2", "iteration"), ("fig2-gradients", "gradients")):
             draw[stem] = partial(curves, "fig2", ["n = 3", "n = 100"], [axis], medians)
@@ -160,7 +160,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
-    """Return the verdicts of the checks, which vary one thing at a time, and the notes."""
+    """Return the verdicts of the checks, which vary one setting at a time, and the notes."""
     judged = []
     if f"{found.name} checks" in CLAIMS:
         judged = verdicts(rows, f"{found.name} checks", found.facts)
@@ -170,7 +170,7 @@ def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
     lines += [f"{note}\n" for note in found.notes]
     if judged:
         lines += [
-            "The same claims, judged by the same rules, with one thing varied at a time.",
+            "The same claims, judged by the same rules, with one setting varied at a time.",
             "",
             *_table(
                 ["", "Varied", "Verdict", "Decided by"],

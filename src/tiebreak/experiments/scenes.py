@@ -87,7 +87,7 @@ class Scene:
 
 
 def error_of(row: Record, column: Column) -> float:
-    """Return the error in a row, but at least the rounding error of its value."""
+    """Return the error in a row, or the rounding error of its value if that is larger."""
     error, value = (
         (row.upper_error, row.upper) if column == "upper_error" else (row.lower_error, row.lower)
     )
@@ -127,13 +127,13 @@ def scenes_of(
     }
 
 
-BINS_PER_DECADE = 8  # a bin is wide enough to contain a peak of an oscillating run
+BINS_PER_DECADE = 8  # such a bin is wide enough to contain a peak of an oscillating run
 FEWEST = 3  # minimum number of points for a slope
 DECADES = 2.0  # decades of iterations over which a rate is measured
-FITTED = 0.05  # how far a fitted slope may fall short of the published rate
+FITTED = 0.05  # a fitted slope may fall short of the published rate by this much
 LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
-# How strongly the slope of f at x* pulls away from the minimisers of g, and the suffix for names of
-# instances.
+# How strongly the slope of f at x* pulls away from the minimisers of g, and the suffix that it adds
+# to the name of an instance.
 PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
@@ -143,9 +143,10 @@ def slope(
     """Return the slope of log(error) against log(iteration) in the last ``decades``.
 
     The slope is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so
-    the dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative
-    as f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its
-    first zero bin, and a run that is zero throughout has slope -inf. Too few points give NaN.
+    the dips of an oscillating run do not count. Errors of at most ``floor``, whether they are
+    rounding errors or negative values of f - f*, count as zero. A run that reaches zero and stays
+    there is fitted up to its first zero bin, and a run that is zero throughout has slope -inf. With
+    too few points, the result is NaN.
 
     Args:
         iterations: increasing numbers of iterations above 0.
@@ -196,7 +197,7 @@ class PublishedRate(NamedTuple):
         return self._rate("g")
 
     def _rate(self, *errors: str) -> float:
-        """Return the rate under the row's assumption; by default, the sets are bounded."""
+        """Return the rate under the row's assumption, or under none or bounded sets by default."""
         known = (rate for rate in self.method.rates if rate.error in errors)
         assumed = (self.assuming,) if self.assuming else ("", BOUNDED)
         return next(rate.exponent for rate in known if rate.assuming in assumed)

@@ -45,7 +45,7 @@ class Course(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A row of refused.csv: why a method did not run, or its claim if only claims are counted."""
+    """A row of refused.csv: why a method did not run, or its claim where only claims count."""
 
     instance: str
     method: str
@@ -197,7 +197,7 @@ class Standings:
     # -- sentences ----------------------------------------------------------------------------
 
     def sentences(self) -> list[str]:
-        """Return sentences on what the rows say, and where AGM-BiO is first and last."""
+        """Return sentences about the results, and about where AGM-BiO is first and last."""
         said = [
             f"{len(self.officials)} methods on {len(self.courses)} instances, "
             f"{self.courses[0].passes:,} passes each."

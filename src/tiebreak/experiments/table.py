@@ -1,9 +1,9 @@
 """The paper's table 1: the rate of every method, measured under its assumptions.
 
-Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So slopes
-are measured against the true answer. Every rate is measured three times: with the slope of f at x*
-pulling away from the minimisers of g, so that f approaches f* from below and g - g* is hard to
-reduce; with a tenth of that pull; and with no pull, so that f approaches f* from above.
+Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. Therefore,
+slopes are measured relative to the true answer. Every rate is measured three times: with the slope
+of f at x* pulling away from the minimisers of g, so that f approaches f* from below and g - g* is
+hard to reduce; with a tenth of that pull; and with no pull, so that f approaches f* from above.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
 
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
-    """Add the rows for one line of the table; if it has several runs, only their last rows."""
+    """Add the rows for one line of the table: all rows of a single run, or the last of several."""
     planted, name = trial.planted(pull), label + PULLS[pull]
     found.facts[name] = Facts.of(planted, "planted")
     for rung in (rung for rung in trial.ladder or (longest,) if rung <= longest):
@@ -220,7 +220,7 @@ class CutAt(Method):
     lost. All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
 
     Args:
-        level: g*, exactly, so that methods differ only in the cut.
+        level: exactly g*, so that the methods differ only in the cut.
         share: 0 for x_k, 1 for z_k, None for y_k, whose share is a_k/A_{k+1}.
         gamma: a_k = gamma (k+1)/(4 L_f).
     """

@@ -239,7 +239,7 @@ class Definitions:
             are equations. variables: the columns that are never substituted.
 
     Attributes:
-        given: the part of u that does not depend on w, see `with_offset`.
+        given: the part of u that does not depend on w; it is set in `with_offset`.
         kept, defined: the entries of z that are w and u.
         variables: the entries of w that are the user's variables.
         rows: the remaining rows, which multiply w.

@@ -54,15 +54,15 @@ def from_cvxpy(
         x.value
 
     Parameters may change between solves; if the problem follows CVXPY's DPP rules, nothing is
-    compiled again. After the first call, ``problem.solve(method="tiebreak", then=...)`` works too,
-    see `register_cvxpy`.
+    compiled again. After the first call, ``problem.solve(method="tiebreak", then=...)`` works too
+    (see `register_cvxpy`).
 
     Args:
         objective: the most important level, cp.Minimize or cp.Maximize.
         then: one or more levels after the first, in order of priority.
         constraints: CVXPY constraints, for all levels.
-        radius: a bound on the entries of a solution's variables, if known; it is not verified and
-            only used for bounds.
+        radius: a bound on the entries of a solution's variables, if known; it is not verified, and
+            only bounds use it.
         slacks: how much worse each level but the last may get in favour of later levels: numbers
             (absolute) or `Slack`; zero if None.
         names: the names of the levels, for the report.
@@ -207,7 +207,8 @@ class CvxpyLevels(ConicLevels):
     def _at(self, x: Host) -> Iterator[tuple[Host, Host]]:
         """Give the user's variables the values x temporarily.
 
-        Yield |z| and the sizes of the terms in the program's rows, with auxiliary variables at 0.
+        Yield |z| and, for each row of the program, the sum of the absolute values of its terms,
+        with auxiliary variables at 0.
         """
         program, z = self.program(), np.zeros(self.program().size)
         assert self._first is not None
@@ -235,7 +236,7 @@ class CvxpyLevels(ConicLevels):
         return [(v, error + unit * abs(v)) for v, error in zip(found, errors, strict=True)]
 
     def violations(self, x: Host) -> list[Violation]:
-        """The constraints that x violates by CVXPY's measure, and the worst violation of each."""
+        """The constraints that x violates according to CVXPY, and the worst violation of each."""
         found = []
         with self._at(x) as (_, terms):
             for constraint, own in zip(self.constraints, self._by_constraint(terms), strict=True):
@@ -251,7 +252,7 @@ class CvxpyLevels(ConicLevels):
         return [one for one in found if not one.amount <= 0.0]
 
     def _by_constraint(self, y: Host) -> list[Host]:
-        """The absolute values of numbers y, one for each row of the program, by constraint."""
+        """The absolute values of y, which has one number per row of the program, by constraint."""
         assert self._first is not None
         assert self._put is not None
         full = self._put.multipliers(y)
@@ -268,7 +269,7 @@ class CvxpyLevels(ConicLevels):
 
 
 def _sizes(numbers: Any) -> Host:
-    """The sizes of an array, or of an expression's values, entry by entry."""
+    """The absolute values of the entries of an array, or of an expression's value."""
     return np.abs(np.ravel(getattr(numbers, "value", numbers), order="F"))
 
 

@@ -24,14 +24,14 @@ def register_cvxpy() -> None:
         problem = cp.Problem(cp.Minimize(cp.sum_squares(A @ x - b)), [x >= 0])
         problem.solve(method="tiebreak", then=cp.Minimize(cp.norm1(x)))
 
-    The problem's own objective comes first, and ``then`` chooses among its minimisers. ``radius``,
-    ``slacks`` and ``names`` are those of `from_cvxpy`, whose first call also registers the method;
-    ``rtol`` and ``max_time`` are those of `solve`. Afterwards ``problem.value`` is the first
-    objective's value, ``problem.status`` is "optimal", and ``problem.solution.attr["tiebreak"]`` is
-    the result, with one row per level. Dual values are None: a chain of problems has no single set
-    of duals. If the problem cannot be solved, cp.SolverError says why, and the variables keep their
-    values. Another solve with the same ``then`` objects and new parameter values needs no new
-    compilation.
+    The problem's own objective comes first, and ``then`` chooses among its minimisers. The
+    ``radius``, ``slacks`` and ``names`` arguments are those of `from_cvxpy`, whose first call also
+    registers the method; ``rtol`` and ``max_time`` are those of `solve`. Afterwards
+    ``problem.value`` is the first objective's value, ``problem.status`` is "optimal", and
+    ``problem.solution.attr["tiebreak"]`` is the result, with one row per level. Dual values are
+    None: a chain of problems has no single set of duals. If the problem cannot be solved,
+    cp.SolverError says why, and the variables keep their values. Another solve with the same
+    ``then`` objects and new parameter values needs no new compilation.
 
     Examples:
         >>> import cvxpy as cp

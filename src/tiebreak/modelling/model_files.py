@@ -233,9 +233,9 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the others, and the text with the others as >= rows.
+    """The name of an MPS file's first N row, the other names, and the text with those as >= rows.
 
-    HiGHS ignores all N rows but the first.
+    HiGHS ignores all N rows except the first.
     """
     lines, found = text.splitlines(), []
     for i, kind, name in _rows_of_mps(lines):
@@ -248,7 +248,7 @@ def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
 
 
 def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
-    """Find variables that HiGHS created from a misspelt name or a decimal comma."""
+    """Reject variables that HiGHS created from a decimal comma or bracket; warn of unused ones."""
     for name in variables:
         if re.fullmatch(r",\d+", name):  # in LP files, 2,5 is 2 times the variable ",5"
             raise ValueError(f"must have decimal points, not commas, got the variable {name!r}")
@@ -278,7 +278,7 @@ def _check_numbers(lines: list[str]) -> None:
 
 
 def _check_sense(lines: list[str], sense: str) -> None:
-    """Reject lines of an MPS file that HiGHS ignores, and a sense that it does not know."""
+    """Reject lines of an MPS file that HiGHS ignores, and an objective sense unknown to HiGHS."""
     words: list[str] = []
     is_before_rows = True
     for i, section, is_head, line in _lines_of_mps(lines):
@@ -294,14 +294,14 @@ def _check_sense(lines: list[str], sense: str) -> None:
 
 
 def _rows_of_mps(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """The line, the kind and the name of each row."""
+    """The line number, the kind and the name of each row."""
     for i, section, is_head, line in _lines_of_mps(lines):
         if section == "ROWS" and not is_head and len(parts := line.split(None, 1)) == 2:
             yield i, parts[0], parts[1].strip()
 
 
 def _lines_of_mps(lines: list[str]) -> Iterator[tuple[int, str, bool, str]]:
-    """The number and section of each line but comments, whether it begins the section, the line."""
+    """Yield each line except comments: its number, its section, is it a heading, and its text."""
     section = ""
     for i, line in enumerate(lines):
         if line[:1] in ("*", ""):
@@ -312,7 +312,7 @@ def _lines_of_mps(lines: list[str]) -> Iterator[tuple[int, str, bool, str]]:
 
 
 def _check_lp(text: str) -> None:
-    """Reject an LP file of which HiGHS ignores a part without saying so."""
+    """Reject an LP file if HiGHS would silently ignore a part of it."""
     plain = _without_comments(text)
     if not re.match(r"\s*(?:min|max)(?:imum|imize)?\b", plain, re.IGNORECASE):
         first = (plain.split() or [""])[0]

@@ -76,7 +76,7 @@ class BoundAccumulator:
         )  # fmt: skip
 
     def add(self, evidence: StepEvidence) -> bool:
-        """Add the evidence of a step; return False if waiting evidence was dropped as not finite.
+        """Add the evidence of a step; return False if waiting evidence was dropped as non-finite.
 
         It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
         `add` measures the evidence, because a device is idle at that moment. `catch_up` sums it
@@ -136,7 +136,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """Lower ghat to the smallest value, then to any others still below it (usually none)."""
+        """Lower ghat, using the smallest value and then others still below it (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:

@@ -166,7 +166,7 @@ class Certifier:
     ) -> Standing:
         """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf for a missing bound.
 
-        If ``effort`` is 0, bounds found earlier are reused; ``reach``: see `Minorant`.
+        If ``effort`` is 0, bounds found earlier are reused. `Minorant` explains ``reach``.
         """
         known = self._accumulator
         if effort:
@@ -186,7 +186,7 @@ class Certifier:
     def value_errors(
         self, x: Array, upper_value: float, lower_value: float, reach: Any = None
     ) -> tuple[float, float]:
-        """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`.
+        """Bounds on the rounding errors of f and g at x; `Minorant` explains ``reach``.
 
         The errors of the last point are cached, because a step needs them several times.
         """

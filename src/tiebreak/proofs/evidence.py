@@ -124,8 +124,8 @@ def value_error(
 ) -> float:
     """A bound on the rounding error of the value of h at x, including its penalty.
 
-    ``reach``: at least |x|, see `Measured`; ``steepness``: roughly the norm of the smooth part's
-    gradient at x; ``parts``: see `Minorant.size`.
+    ``reach`` is at least |x| (see `Measured`), ``steepness`` is roughly the norm of the smooth
+    part's gradient at x, and ``parts`` is explained in `Minorant.size`.
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)

@@ -50,7 +50,7 @@ class Balance:
         # and one for sums over whole vectors.
         unit, long = rounding_unit(EPS, *_longest(A), *_longest(D)), rounding_unit(EPS, *D.shape)
         self.unit = long = max(long, rounding_unit(EPS, *A.shape))
-        u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # certainly inside
+        u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # inside the dual ball
         center = center if terms.center is None else terms.center
         r, off = A @ x - t, D @ x - center
         r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)

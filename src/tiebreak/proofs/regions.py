@@ -175,7 +175,8 @@ class SetRegion:
         ball = 0.5 * weight * radius * radius  # a product, because ** raises on overflow
         bent = 0.5 * q * size * size
         # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
-        # projection itself errs by a few rounding units of its argument; so does the evaluation.
+        # projection itself has an error of a few unit roundoffs times the norm of its argument; so
+        # has the evaluation.
         e = model.slope_error
         lost = model.value_error + e * size + e * e / (2.0 * q)
         lost += self.slack * (gap + q * size) * (farthest + size)

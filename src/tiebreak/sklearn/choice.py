@@ -1,4 +1,4 @@
-"""A plot of what the choice gains: f and the loss along a line of equally good fits."""
+"""A plot of the preference and of the training loss along a line of equally good fits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ChoiceCurve(NamedTuple):
     steps: Host
     upper: Host
     lower: Host
-    without: float  # the lower level if all coefficients are 0
+    without: float  # the value of the lower level at zero coefficients
 
     def draw(self, axes: Any, preferred: str, title: str) -> None:
-        """Draw the preference; a second axis for the loss ends at the loss of zero coefficients."""
+        """Draw both levels; the axis of the loss extends to the loss of zero coefficients."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[CURVE_POINTS // 2], "o", color="C0", label="the choice")
-        axes.set_xlabel("distance from the choice, relative to the length of the coefficients")
+        axes.set_xlabel("distance from the choice, relative to the norm of the coefficients")
         axes.set_ylabel(preferred)
         other = axes.twinx()
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
@@ -41,7 +41,7 @@ class ChoiceCurve(NamedTuple):
 
 
 def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
-    """Return the curve along a null-space direction of the training rows; None if none is found."""
+    """Return the curve along a null-space direction of the training rows, or None without one."""
     found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
@@ -69,10 +69,10 @@ def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
-    """Return a vector with the norm of x in the null space of the rows; None if there is none.
+    """Return a null-space vector of the matrix with the norm of x; None if there is none.
 
-    The vector is parallel to the component of x in the null space, which points away from the
-    smallest of all equally good fits; if x has no such component, the direction is random.
+    The vector is parallel to the null-space component of x, which points away from the smallest of
+    all equally good fits. If that component is 0, the direction is random.
     """
     A = matrix.dense()
     rows, n = A.shape

@@ -32,15 +32,15 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
     Two classes share one row of coefficients; with three classes or more, each class has its own
     row, and the loss is the softmax (multinomial) loss. The multinomial loss does not change if the
-    same vector is added to the coefficients of all classes: such ties always exist and count in
-    ``n_ties_``.
+    same vector is added to the coefficients of all classes: such ties always exist and are counted
+    in ``n_ties_``.
 
     Parameters
     ----------
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
-        "shrunk": the least validation loss with a ridge, see ``ridge``; "sparse": the least sum
+        "shrunk": the least validation loss with a ridge (see ``ridge``); "sparse": the least sum
         of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
@@ -48,10 +48,10 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     slack : float or tiebreak.Slack, default=0.0
         By how much the training loss (with its penalty) may exceed that of the best fit, for the
         sake of your preference: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is
-        1 % of what the best fit gains over the constant model (without an intercept: over equal
-        probabilities); ``tiebreak.Slack(absolute=...)`` is in units of the loss. Slack does not
-        help if the loss has no minimiser. With a slack, a fit to more than a few hundred samples
-        takes seconds or longer.
+        1 % of the improvement of the best fit over the constant model (over equal probabilities if
+        there is no intercept); ``tiebreak.Slack(absolute=...)`` is in units of the loss. A slack
+        does not help if the loss has no minimiser. With a slack, a fit to more than a few hundred
+        samples takes seconds or longer.
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
         The training loss, averaged over the samples. The hinge losses of support vector machines,
         ``max(0, 1 - margin)`` and half its square, are for two classes and give no probabilities.
@@ -69,7 +69,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
-        The set of allowed coefficients (row by row if there are several rows), such as
+        The set of allowed coefficients (for each row separately if there are several), such as
         ``tiebreak.Orthant()`` for non-negative ones. The intercept is not restricted. Boxes
         (``Orthant`` is one) and linear constraints work with and without an intercept; every other
         set, such as ``tiebreak.Ball``, needs fit_intercept=False.
@@ -99,7 +99,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         for "fit" and one for "preference".
     report_ : what is proved, in words.
     given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
-        fit, and by how much it may exceed it; 0.0 without a slack.
+        fit, and by how much it is allowed to; 0.0 without a slack.
     n_iter_ : the number of steps.
 
     Examples
@@ -169,14 +169,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the labels, of any kind.
-            sample_weight: a sample of weight k counts k times.
-            X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
-                other choices except "fair" ignore them. Every fold of a cross-validation uses all
-                of these data, unless they have as many rows as X: then scikit-learn splits them
-                like X.
+            sample_weight: the weights of the samples; a sample of weight k counts k times.
+            X_val, y_val, sample_weight_val: the validation data for "validation" and "shrunk"; all
+                other preferences except "fair" ignore them. Every fold of a cross-validation uses
+                all of these data, unless they have as many rows as X: scikit-learn then splits them
+                in the same way as X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits make the same predictions for the training data,
-                pass other rows as X_val, for which no y is needed.
+                X_val, or of X without X_val. Since all best fits make the same predictions for the
+                training data, pass other rows as X_val; they need no y.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
         with self._naming_columns(X=X):

@@ -30,7 +30,7 @@ BY_LOSS = ("validation", "shrunk")  # choices that need the loss on validation d
 
 @dataclass(frozen=True)
 class Criterion:
-    """The preference and the data that it needs; data that were not given are None."""
+    """The preference and the data that it uses; data that were not passed are None."""
 
     owner: str
     prefer: Any
@@ -98,7 +98,7 @@ def check_prefer(owner: str, prefer: object) -> None:
 def leave_one_out(
     training: Data, Y: Host, validation: Data, W: Host, has_intercept: bool
 ) -> list[float]:
-    """Return the ridge of "shrunk" for each target, chosen by leave-one-out on validation rows.
+    """Return each target's ridge for "shrunk", chosen by leave-one-out on the validation rows.
 
     The best fits are x0 + z, where x0 has the least norm and z does not change the predictions for
     the training rows. The z of "shrunk" solves a ridge regression: its targets are the residuals of

@@ -9,8 +9,9 @@ out, because for any coefficients the best intercept makes the weighted residual
 where H is the reflection that maps the vector of the square roots of the weights onto the first
 axis. The matrix on the right has one row fewer, and the same rank as the centred data.
 
-If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding leaves little
-but a multiple of the column of ones. An intercept absorbs any offset, so we shift such columns.
+If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding makes it
+nearly indistinguishable from a multiple of the column of ones. An intercept absorbs any offset, so
+we shift such columns.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Layout:
         return self.joined(np.ones((self.outputs, self.features)), np.zeros(self.outputs))
 
     def rows(self, M: Any) -> Any:
-        """Extend rows for the coefficients of one output to all variables, once for each output."""
+        """Extend rows for one output's coefficients to all variables, with one copy per output."""
         import scipy.sparse as sp
 
         M = sp.csr_array(M)
@@ -69,7 +70,7 @@ class Layout:
 
 
 class Data(NamedTuple):
-    """Samples in float64, their weights, and how they were rounded."""
+    """Samples in float64, their weights, and the size of their rounding errors."""
 
     X: Any
     weights: Host | None
@@ -87,7 +88,7 @@ class Data(NamedTuple):
 
     @property
     def rows(self) -> Any:
-        """X for a loss that neither copies it nor looks for changes: a fit changes nothing."""
+        """X in a form that a loss neither copies nor checks for changes: a fit never changes X."""
         return Dense(self.X) if type(self.X) is np.ndarray else checks.matrix("fit", "X", self.X)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
@@ -123,7 +124,7 @@ def exact_offset(X: Any) -> Host:
 
     The difference of two numbers within a factor of two of each other is exact (Sterbenz).
     """
-    # Extremes along short rows of an array are slow.
+    # Minima and maxima along the short rows of an array are slow.
     columns = np.ascontiguousarray(X.T) if isinstance(X, np.ndarray) else X.T
     low, high = (np.ravel(as_dense(M)) for M in (columns.min(1), columns.max(1)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
@@ -181,7 +182,7 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
 
 
 def _lengths(M: Host) -> Host:
-    """Return the lengths of the columns, even if the squares of tiny entries underflow."""
+    """Return the norms of the columns, accurate even if the squares of tiny entries underflow."""
     unit = power_of_two(np.max(np.abs(M), axis=0), 1.0)
     return np.asarray(unit * np.linalg.norm(M / unit, axis=0))
 
@@ -200,7 +201,7 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
 
 
 def _widened(owner: str, part: Set, n: int, layout: Layout) -> Set:
-    """Return a set of coefficients as a set of all variables; rows keep their names."""
+    """Extend one set of coefficients to a set of all variables; rows keep their names."""
     places, width = np.flatnonzero(layout.penalised), layout.outputs * layout.width
     if type(part) is Box:
         ends = np.array([[-np.inf], [np.inf]]).repeat(width, axis=1)
@@ -220,7 +221,7 @@ def _widened(owner: str, part: Set, n: int, layout: Layout) -> Set:
         M[:, places] = as_dense(given)
     labels: list[str] = []
     for label in (label for numbers in rows.numbers if numbers is not None for label in numbers):
-        # A row with two bounds is two rows here, the one with the lower bound last.
+        # A row with two bounds appears here as two rows; the row with the lower bound comes last.
         labels.append(f"{label}, lower bound" if label in labels else label)
     return Polyhedron(wide[0], rows.b, wide[1], rows.b_eq, rows=labels or None)
 

@@ -72,7 +72,7 @@ class NoMinimiserWarning(UserWarning):
 
 
 class InterpolatedWarning(UserWarning):
-    """Warns that the choice fits its own data perfectly, so they say little about other data."""
+    """Warns that the fit reaches its criterion's minimum, which says little about other data."""
 
 
 class FitOutcome(NamedTuple):
@@ -108,12 +108,12 @@ class Task:
     Args:
         layout: which variable is which coefficient.
         loss: the loss on the training data.
-        penalty: what is added to the loss: an l1 norm, squares, both, or None.
+        penalty: the penalty added to the loss: an l1 norm, squares, both, or None.
         upper: the preference.
         domain: the set of all variables, intercepts included.
         radius: an upper bound, not verified, on the norm of at least one solution.
-        separated: a function that says which rows a direction x puts on the correct side (with
-            several classes, once for each other class); None for regressions.
+        separated: a function that says which rows a direction x puts on the correct side (with more
+            than two classes, one answer for each of the other classes); None for regressions.
         classes: the names of the outputs if there are several.
     """
 
@@ -176,7 +176,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
 
 
 def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
-    """Is the upper level's data loss at its minimum, although zero coefficients do not reach it?"""
+    """Is the upper level's data loss minimal at x, but not at zero coefficients?"""
     smooth, penalty = problem.smooth_parts[0], problem.penalties[0]
     loss = penalty if isinstance(penalty, EstimatorLoss) else smooth
     least, has_data = loss.lower_bound, loss is penalty or bool(matrices_of(smooth))
@@ -238,7 +238,7 @@ def _ending(result: tb.Result) -> FitOutcome:
 
 
 def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> dict[int, FitOutcome]:
-    """Fit all targets but the first with the same preference; leave out results without a proof."""
+    """Fit all targets except the first with the same preference; drop results without a proof."""
     found = [] if first.result is None else solve_others(first.result, Y, settings.rtol)
     return {k: _ending(one) for k, one in enumerate(found, 1) if one.proved}
 
@@ -283,7 +283,7 @@ def _without_minimiser(
 
 
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
-    """Fit with a penalty of the given weight, starting from x0 or zero.
+    """Fit with a penalty of weight ``alpha``, starting from x0, or from zero if x0 is None.
 
     The penalty leaves no ties, and no proof is needed. Therefore, if one factorisation takes more
     than about a second, and there is no domain and no l1 norm, SciPy's L-BFGS runs until

@@ -36,7 +36,7 @@ SPARSE = ["csr"]
 # Data are not converted, because their dtype shows how they were rounded.
 FLOATS = [np.float64, np.float32, np.float16]
 WORDS = {
-    "norm": "half the squared length of the coefficients",
+    "norm": "half the squared norm of the coefficients",
     "reference": "half the squared distance from the reference",
     "validation": "validation loss",
     "shrunk": "validation loss with a ridge",
@@ -159,7 +159,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         sample_weight_val: Any,
         sensitive_features: Any,
     ) -> tuple[Criterion, Data]:
-        """Return the preference, and the rows to choose by: X_val, or the training data."""
+        """Return the preference, and the data on which it depends: X_val, or the training data."""
         others = training
         if X_val is not None:
             V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=FLOATS, reset=False)
@@ -187,7 +187,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         first: int = 0,
         **about: Any,
     ) -> FitOutcome:
-        """Solve both levels for the outputs of a layout, which begin with output number ``first``.
+        """Solve both levels for the outputs of a layout, which are numbered from ``first``.
 
         Because ``offset`` has been subtracted from the features, the intercepts are shifted.
         """
@@ -343,8 +343,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def coef_table(self) -> Any:
         """Return the coefficients with the names of the features, as a pandas DataFrame.
 
-        The table has one column for each target or class (for two classes, only for the second),
-        and the intercept as its last row.
+        The table has one column for each target or class (with two classes, only one column, for
+        the second class). Its last row is the intercept.
         """
         check_is_fitted(self)
         try:
@@ -359,15 +359,16 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(table, index=[*names, "intercept"], columns=columns)
 
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
-        """Draw what the choice gains along the ties, and return the axes.
+        """Plot how the preference varies along the ties, and return the axes.
 
-        The picture shows f and the training loss along a line of equally good coefficients. The
-        line leads towards the smallest of these coefficients or, if they were chosen, in a random
-        direction. As long as fits are equally good, the loss is constant along the line.
+        The picture shows the preference and the training loss along a line of equally good
+        coefficients. The line leads towards the smallest of these coefficients or, if they were
+        chosen, in a random direction. As long as fits are equally good, the loss is constant along
+        the line.
 
         Args:
             ax: matplotlib axes; new axes if None.
-            target: which of the targets to draw, if there are several.
+            target: the number of the target to draw, if there are several.
         """
         check_is_fitted(self)
         curve = self._choice_curves[target]
@@ -397,7 +398,7 @@ class Report(str):
 
 
 def _some(names: Sequence[Any]) -> str:
-    """Return the first three names as text."""
+    """Return the first three names, separated by commas."""
     return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
@@ -406,7 +407,7 @@ def _one_or_all(found: list[Any]) -> Any:
 
 
 def _as_columns(owner: str, values: Any, rows: int) -> Host:
-    """Return sensitive features as columns of numbers, with one column per category for text."""
+    """Return sensitive features as columns of numbers: a text becomes one column per category."""
     table = np.asarray(values)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[0] != rows:
@@ -420,7 +421,7 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
             columns.append(column.astype(np.float64)[:, None])
         else:
             kinds, codes = np.unique(column.astype(str), return_inverse=True)
-            # The first column is redundant, because the columns add up to 1.
+            # The columns add up to 1, so the first one is redundant.
             columns.append(np.eye(len(kinds))[codes][:, 1:])
     found = np.hstack(columns)
     if not np.all(np.isfinite(found)):

@@ -42,7 +42,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
-        "shrunk": the least validation loss with a ridge, see ``ridge``; "sparse": the least sum
+        "shrunk": the least validation loss with a ridge (see ``ridge``); "sparse": the least sum
         of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
@@ -51,11 +51,11 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         By how much the training loss (with its penalty) may exceed that of the best fit, for the
         sake of your preference: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss
         of 0), the share refers to the loss of the constant model instead: for squares, 0.01 then
-        means a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what
-        the best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of
-        the loss. (Without an intercept, the constant model predicts 0, or 1 with a log link.) With
-        a slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss
-        is "squared".
+        means a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of the
+        improvement of the best fit over the constant model; ``tiebreak.Slack(absolute=...)`` is in
+        units of the loss. (Without an intercept, the constant model predicts 0, or 1 with a log
+        link.) With a slack, a fit to more than a few hundred samples takes seconds or longer,
+        unless the loss is "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
         The training loss, averaged over the samples; "poisson" is half the deviance with a log
         link, "quantile" is the pinball loss of scikit-learn's QuantileRegressor.
@@ -70,11 +70,12 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Coefficients in the same shape as ``coef_``; zeros if None.
     ridge : float, default=None
         The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². If None, the
-        weight is chosen by leave-one-out on the validation rows, as if for plain least squares.
+        weight is chosen by leave-one-out cross-validation on the validation rows, as for plain
+        least squares.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
-        The set of allowed coefficients (row by row if there are several rows), such as
+        The set of allowed coefficients (for each row separately if there are several), such as
         ``tiebreak.Orthant()`` for non-negative ones. The intercept is not restricted. Boxes
         (``Orthant`` is one) and linear constraints work with every loss; every other set, such as
         ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
@@ -88,9 +89,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
-        A Poisson loss may have no minimiser (if a feature occurs only in samples of zero counts).
-        "warn" names the direction and returns the coefficients of a fit with a very weak penalty;
-        "error" raises ``NoMinimiserError``.
+        A Poisson loss may have no minimiser, for example if a feature occurs only in samples with
+        zero counts. "warn" names the direction and returns the coefficients of a fit with a very
+        weak penalty; "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         for "fit" and one for "preference".
     report_ : what is proved, in words.
     given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
-        fit, and by how much it may exceed it; 0.0 without a slack; lists for several targets.
+        fit, and by how much it is allowed to; 0.0 without a slack; lists for several targets.
     ridge_ : the weight of "shrunk", as given or chosen; a list for several targets.
     n_iter_ : the number of steps.
 
@@ -187,14 +188,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the target, or several as columns.
-            sample_weight: a sample of weight k counts k times.
-            X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
-                other choices except "fair" ignore them. Every fold of a cross-validation uses all
-                of these data, unless they have as many rows as X: then scikit-learn splits them
-                like X.
+            sample_weight: the weights of the samples; a sample of weight k counts k times.
+            X_val, y_val, sample_weight_val: the validation data for "validation" and "shrunk"; all
+                other preferences except "fair" ignore them. Every fold of a cross-validation uses
+                all of these data, unless they have as many rows as X: scikit-learn then splits them
+                in the same way as X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits make the same predictions for the training data,
-                pass other rows as X_val, for which no y is needed.
+                X_val, or of X without X_val. Since all best fits make the same predictions for the
+                training data, pass other rows as X_val; they need no y.
         """
         known = losses("regression", "squared")
         settings, kind = self._check_parameters(known), known[self.loss]

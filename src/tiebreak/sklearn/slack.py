@@ -24,7 +24,7 @@ FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
 @dataclass(frozen=True)
 class OfBestFit(tb.Slack):
-    """A share of the least loss, or of the constant model's loss if the least loss is 0."""
+    """A slack as a share of the least loss or, if that loss is 0, of the constant model's loss."""
 
     def __call__(self, best: float, before: float) -> float:
         """Return the slack as a number; ``before`` is the loss of the constant model."""
@@ -32,7 +32,7 @@ class OfBestFit(tb.Slack):
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
-    """Turn the parameter ``slack`` into a rule; None means that nothing may be given up."""
+    """Turn the ``slack`` parameter into a rule; None means that the fit must stay optimal."""
     rule = slack
     if isinstance(slack, Real) and 0.0 <= float(slack) < math.inf:
         rule = OfBestFit(relative=float(slack))
@@ -52,7 +52,7 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     if not layout.has_column:
         return x
     coef, first = layout.split(x)
-    if isinstance(loss, Penalty):  # no gradient, but a single intercept: scalar search
+    if isinstance(loss, Penalty):  # it has no gradient, but only one intercept: scalar search
         one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
         return layout.joined(coef, np.array([one.x]))
 
@@ -93,8 +93,8 @@ def is_used_up(result: tb.LevelsResult) -> bool:
 def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.LevelsResult | None:
     """Return the best fit among the minimisers of the preference.
 
-    If this fit needs less than the whole slack, the preference alone leaves ties, and the fit
-    decides among them. Return None if the fit needs more, or was not found.
+    If this fit needs less than the whole slack, the preference alone leaves ties, and the training
+    loss decides among them. Return None if the fit needs more, or if none was found.
     """
     problem = first.problem
     found = tb.solve(replace(problem, upper=problem.lower, lower=problem.upper), **options)

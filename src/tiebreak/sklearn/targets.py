@@ -6,7 +6,7 @@ sigma > 0 at most the least singular value of A,
     |x - x*| <= |s|/(c sigma²),    g(x) - g* <= |s|²/(2 c sigma²),
 
 and f* differs from f(x) by at most the change of f within that distance. The bounds are proved for
-each target on its own. The columns are first scaled to similar lengths.
+each target on its own. The columns are first scaled to similar norms.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
     R = A @ U - Y
     lengths, unit = np.linalg.norm(R, axis=0), 2.0 * rounding_unit(EPS, *A.shape)
     size = np.linalg.norm(A)
-    off = unit * (size * np.linalg.norm(U, axis=0) + np.linalg.norm(Y, axis=0))  # the error of R
+    off = unit * (size * np.linalg.norm(U, axis=0) + np.linalg.norm(Y, axis=0))  # error of R
     slopes = (1.0 + unit) * np.linalg.norm(A.T @ R, axis=0) + size * (off + unit * lengths) + TINY
     away = slopes / square * SAFE if square > 0.0 else np.full(len(slopes), np.inf)
     errors = c * (off * (lengths + off) + unit * lengths * lengths) + TINY

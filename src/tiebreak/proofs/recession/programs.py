@@ -202,8 +202,8 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
 
     The domain must be R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes
     of the losses that balance the squares and the linear term. If no margin changes by 1, all
-    theta_i are positive, and then the level decreases forever along no direction (Stiemke). This
-    test ignores rounding errors, so it proves nothing, but it saves a linear program.
+    theta_i are positive, so the level decreases forever along no direction (Stiemke). This test
+    ignores rounding errors, so it proves nothing, but it saves a linear program.
     """
     n = len(x)
     if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):
