@@ -1,4 +1,4 @@
-"""A classifier for a file larger than the memory it is given
+"""A classifier for a file larger than the available memory
 
 A table of visits has 16,000 rows in one-hot codes: weekday, hour, week, region. The codes of each
 question add up to one, so many models fit equally well, and we want the one closest to the
