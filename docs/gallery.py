@@ -17,6 +17,7 @@ import io
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES, LIBRARY = ROOT / "examples", ROOT / "src"
+WIDTH = 110  # characters in a line of output
 SECONDS = re.compile(r"^(tiebreak: .*?)[\d.e+-]+ s\b", re.MULTILINE)  # differ from run to run
 
 
@@ -75,7 +77,13 @@ def run(path: Path) -> Iterator[Cell]:
             exec(compiled, names)
         figures = tuple(plt.figure(n) for n in plt.get_fignums() if n not in before)
         output = SECONDS.sub(r"\1… s", printed.getvalue()).strip("\n")
+        output = "\n".join(map(wrapped, output.splitlines()))
         yield Cell(prose, code.strip(), output, figures)
+
+
+def wrapped(line: str) -> str:
+    """The line as it is, or broken like the notes of a report: pages do not scroll sideways."""
+    return line if len(line) <= WIDTH else textwrap.fill(line, WIDTH, subsequent_indent=" " * 9)
 
 
 def saved(figure: Any, path: Path) -> str:

@@ -48,7 +48,7 @@ def test_the_example_holds_what_it_claims(path):
             raise
         pytest.skip(str(end))
     printed = "\n".join(cell.printed for cell in cells)
-    assert max(map(len, printed.splitlines()), default=0) <= 110
+    assert max(map(len, printed.splitlines()), default=0) <= gallery.WIDTH
     figures = [figure for cell in cells for figure in cell.figures]
     assert figures, "no picture"
     for figure in figures:

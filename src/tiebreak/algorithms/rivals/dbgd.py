@@ -62,7 +62,7 @@ class DBGD(Method):
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
-        >>> tb.solve(problem, tb.DBGD(), rtol=1e-2).status
+        >>> tb.solve(problem, tb.DBGD(), rtol=1e-2, criterion="weak").status
         'certified'
     """
 
