@@ -339,7 +339,7 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         residual=residual,
         left_open=wide.left_open,
     )
-    # If rest > 0, the stored matrix has a different rank.
+    # If rest > 0, the stored matrix has a different rank, and we claim no bounds.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
