@@ -106,7 +106,7 @@ class Accelerated(Method):
             convexity_violations=state.convexity_violations,
         )
 
-    # -- steps with penalties; AGMBiO, which has none, replaces them ------------------------------
+    # -- steps that handle penalties; AGMBiO, which has no penalties, overrides them --------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float

@@ -116,7 +116,7 @@ class StateReport(NamedTuple):
     reach: Any = None  # the size of the terms that add up to images of x, or None
     is_evaluated: bool = False  # were f and g evaluated at x itself, not derived from images?
     is_good: bool = True  # is x better than x0, as far as the method can tell?
-    is_settling: bool = False  # will f(x) soon be more accurate, even if it is proved already?
+    is_settling: bool = False  # will f(x) soon be more accurate, even if tolerances are met?
     decides: bool = False  # will the next step end the run, with its own proof?
     is_milestone: bool = False  # does this step deserve a row of the trace?
     multipliers: Multipliers | None = None  # used by a warm start

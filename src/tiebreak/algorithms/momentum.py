@@ -23,7 +23,7 @@ SHRINK = 0.97  # factor on L after every step, so that L decreases where the cur
 TRIES = 100  # maximum number of backtracking steps; after these, only rounding error is left
 GROWTH = 1.3  # minimum factor on L if a step was too long
 EXTRA = 1.02  # margin on the required L: without it, rounding might make the test fail again
-MOST_GROWTH = 8.0  # maximum factor on L: much too long a step overestimates L or overflows
+MOST_GROWTH = 8.0  # maximum factor on L: a step that is much too long overestimates L or overflows
 
 
 @in_files("adaptive.momentum")

@@ -125,7 +125,7 @@ class PrimalDual(Method):
     change: along slow modes of g, x moves little and the dual variable far, so they need a larger
     sigma. We compute |du|² as <A'du, dw>, where du = A dw: gradients of g give A'du, and dw is
     computed with x_k in place of a minimiser of g. sigma L_g stays above L_f/2, because a smaller
-    sigma would hardly lengthen tau.
+    sigma would hardly increase tau.
 
     **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep the dual
     variable u of this penalty, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of

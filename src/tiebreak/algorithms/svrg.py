@@ -143,7 +143,7 @@ class BregmanSVRG(Method):
     )
     guarantee: ClassVar[str] = (
         "with exact rounds g - g* <= O(1/k), linear if g grows quadratically; f - f* -> 0 if "
-        "the loss of a row is strictly convex; otherwise a point is accepted only if it is proved"
+        "the loss of a row is strictly convex; otherwise a point is accepted only with a proof"
     )
     cites: ClassVar[tuple[str, ...]] = ("osher2005", "johnsonzhang2013", "kovalev2020")
     output: ClassVar[str] = "the last snapshot"
@@ -386,7 +386,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
 def _epoch(
     problem: Problem, x: Array, g: Sampled, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
-    """Take prox-gradient steps of size s from x over all slices; f2 and g2 have ``weights``."""
+    """Take prox-gradient steps of size s from x over all slices; ``weights`` multiply f2 and g2."""
     is_free = described(problem.domain).is_space
     with arrays.quiet():
         for _ in range(g.steps):

@@ -107,7 +107,7 @@ class QuadraticProgram(NamedTuple):
         return np.asarray(self.room(v) <= self.least + TOL.met * norm(v))
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
-        """Take a step on the face; return its end, the new face, and whether the end is lowest."""
+        """Take a step on the face; return the end, its face, and whether it is lowest there."""
         lowest, ray = self.faces.face(face).step(self.M, self.rounding, self.slope(v), self.q.size)
         length, stops = self._reach(v, ray, face)
         if math.isfinite(length):  # an inequality ends the ray
@@ -259,12 +259,12 @@ class PolyhedronSlice:
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
     def _few_equations(self) -> Host | None:
-        """Return the equations if there are few: we then solve in x, where most rows are bounds."""
+        """Return the equations if there are few: we then solve for x, as most rows are bounds."""
         is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
         return self.equal if is_few else None
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
-        """Return the multipliers of all inequalities at x, and the unbalanced rest of the slope."""
+        """Return the multipliers of all inequalities at x, and the residual slope in v."""
         on = self.slack(x, 1e3 * TOL.met)[0] == 0.0
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)
@@ -304,7 +304,7 @@ class PolyhedronSlice:
 
 
 def _reduced(M: Host) -> Host:
-    """Return a matrix with the same M'M, but fewer rows if M has many more rows than columns."""
+    """Return a matrix with the same product M'M, and with fewer rows if M has many more rows."""
     # Reducing M pays off if it has at least 1.5 times as many rows as columns.
     if len(M) < 1.5 * M.shape[1]:
         return M

@@ -108,7 +108,7 @@ class BallSlice:
         return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 
     def multiplier(self, slope: Host, x: Host) -> float:
-        """Return the mu >= 0 with the least |slope + mu (x - center)| on the slice; 0 inside."""
+        """Return the mu >= 0 of least |slope + mu (x - center)| on the slice; 0 if x is inside."""
         w = self.N.T @ (x - self.center)
         if norm(w) < self.radius * (1.0 - TOL.met) or not w.any():
             return 0.0

@@ -5,10 +5,10 @@
 The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a linear program. On
 R^n we use column generation: we begin with few columns and add those whose slope |V'y| exceeds
 their price, where y is the dual of the current program, until no such column is left. HiGHS says
-which entries are 0 and which inequalities are active. With these known, the point and the
-multipliers solve linear equations, so we find them up to rounding. The point x is optimal if some
-subgradient at x plus some normal of the inequalities is a combination of the rows of V. For |x|_1
-all prices are equal in the original units of the variables; other units make them differ.
+which entries are 0 and which inequalities are active. The point and the multipliers then follow
+from linear equations, up to rounding. The point x is optimal if some subgradient at x plus some
+normal of the inequalities is a combination of the rows of V. For |x|_1 all prices are equal in the
+original units of the variables; other units make them differ.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _least_squares(matrix: Host) -> Callable[[Host], Host]:
 def _proved(
     program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
 ) -> SparsestPoint:
-    """Return x with the first multipliers that are right up to rounding, or with the best ones.
+    """Return x with the first multipliers that are right up to rounding, or the best of three.
 
     With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
     times the sign of x wherever x is not 0. The second correction also makes |s| equal to the price

@@ -64,7 +64,7 @@ class Face:
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
         """Return the step to the minimum of ½|Rv|² + <slope, v> on the face, and a ray.
 
-        The function decreases linearly along the ray, which is 0 if there is no such direction.
+        The function decreases linearly along the ray; the ray is 0 if there is none.
         Singular values of R up to ``rounding`` count as 0; ``size`` is the size of the slope's
         terms before they cancel.
         """

@@ -97,7 +97,7 @@ def interior_point(
 def _direction(
     system: NormalEquations, rest: tuple[Host, Host], s: Host, z: Host, fall: Host
 ) -> tuple[Host, Host, Host]:
-    """Return dv, ds and dz that remove both residuals and reduce s z by ``fall``."""
+    """Return dv, ds and dz that remove both residuals and lower s z by ``fall``, to first order."""
     dual, primal = rest
     dv = system.solve(-dual - system.B.T @ ((z * primal - fall) / s))
     ds = -primal - system.B @ dv
@@ -138,7 +138,7 @@ class Inequalities:
 class NormalEquations:
     """The factorised system (H + B' diag(weights) B) d + E'y = r, E d = 0; H may be a diagonal.
 
-    Without E we factorise a single matrix, unless it is a diagonal plus the squares of a few rows.
+    Without E we factorise a single matrix, unless it is diagonal up to the squares of a few rows.
     Otherwise K is the sum of H and the terms of the bounds on single variables, and C has all other
     rows. With the weights w of the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1
     C' + 1/w) u = C K^-1 r.

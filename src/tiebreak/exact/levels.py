@@ -55,7 +55,7 @@ class ExactSolution(NamedTuple):
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from x0 in Z; if ``doubtful``, unclear directions count in the rank."""
+    """Solve both levels from x0 in Z; if ``doubtful``, the rank includes unclear directions."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None

@@ -154,7 +154,7 @@ class Exact(Method):
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
-            return None  # what `_parts` returns could be too large
+            return None  # the parts of such a problem could be too large
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -164,7 +164,7 @@ class Exact(Method):
     def report(self, state: DirectState) -> StateReport:
         """Report how the step ended and what it found."""
         found = state.findings
-        if found is None:  # the step itself decides, and can prove more than a check here
+        if found is None:  # before the step, which can prove more than a check now
             return StateReport(state.finished, decides=not state.finished.why, is_evaluated=True)
         if isinstance(found, NoMinimum):
             return StateReport(state.finished, fall=found, is_evaluated=True)
@@ -226,7 +226,7 @@ class Exact(Method):
 
 
 def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
-    """Solve by factorising the rows, which loses half as many digits as A A' or A'A would.
+    """Solve both levels by factorising the rows, which loses half as many digits as A A' would.
 
     The answer has the same array type as ``given``.
     """
@@ -339,7 +339,7 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         residual=residual,
         left_open=wide.left_open,
     )
-    # If rest > 0, the stored matrix has a different rank.
+    # If rest > 0, the stored matrix has a different rank, and we claim no bounds.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
@@ -483,7 +483,7 @@ def _findings(rank: Rank, answer: ExactSolution, uppers: tuple[float, float]) ->
 
 
 def _unbounded(problem: Problem, x: Array, found: NoMinimum) -> DirectState:
-    """End without a minimum, with the direction that proves its absence."""
+    """End the run because there is no minimum; keep the direction that proves this."""
     return _without_minorants(_state(problem, 1, x))._replace(
         finished=Ended(FALLS, found.sentence(problem.names)),
         findings=found._replace(direction=arrays.like(found.direction, x)),

@@ -26,10 +26,10 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
     """Minimise h over the slice from x, up to rounding; also return whether the method converged.
 
     We use Newton's method. If the margins of logistic losses grow until x reaches the boundary of
-    the slice, they grow by only about 1 per step. Then we start from margins of size 1 and double
-    them repeatedly, because the directions of the minimisers hardly change. If Huber losses have a
-    small delta, rows pass their kinks at every step. Then we follow a path of minimisers: we start
-    with a large delta and divide it by 4 repeatedly.
+    the slice, they grow by only about 1 per step. In this case, we start from margins of size 1 and
+    double them repeatedly, because the directions of the minimisers hardly change. If Huber losses
+    have a small delta, rows pass their kinks at every step. In this case, we follow a path of
+    minimisers: we start with a large delta and divide it by 4 repeatedly.
     """
     start = x
     x, settled = _newton(h, where, x, basis)

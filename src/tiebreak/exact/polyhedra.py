@@ -68,7 +68,7 @@ class PolyhedralRows(NamedTuple):
 def row_ranges(rows: Host, offset: Host) -> Host:
     """Return bounds on the slacks of inequalities over the set; inf if no bound is known.
 
-    They follow from two bounds on each variable of a row, or from the same row with other signs.
+    The bounds follow from two bounds on each variable of a row, or from the opposite inequality.
     """
     sizes = np.abs(rows)
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
@@ -76,7 +76,7 @@ def row_ranges(rows: Host, offset: Host) -> Host:
     entries = rows[single, which]
     ends = np.full((2, rows.shape[1]), math.inf)  # upper bounds on x and on -x
     sides = np.where(entries > 0.0, 0, 1), which
-    np.minimum.at(ends, sides, offset[single] / np.abs(entries))  # the closest of several bounds
+    np.minimum.at(ends, sides, offset[single] / np.abs(entries))  # the tightest of several bounds
     width = np.sum(ends, axis=0)
     is_open = ~(width > 0.0) | np.isinf(width)
     ranges = sizes @ np.where(is_open, 0.0, width)
@@ -92,9 +92,10 @@ def row_ranges(rows: Host, offset: Host) -> Host:
 def slack_noise(rows: Host, offset: Host, x: Host, share: float, ranges: Host) -> Host:
     """Return the slacks of inequalities at x that count as rounding errors.
 
-    Each of them is a share of the terms of its row, but only a small part of the row's range: far
-    from the origin, rounding errors could be as long as the range. The slack of a bound is computed
-    without rounding errors; that of another row is not, so it counts at least as these errors.
+    Each is a share of the terms of its row, but at most a small part of the row's range, because
+    far from the origin rounding errors could be as large as the range. For rows that are not
+    bounds, this limit is at least the rounding error of the slack; slacks of bounds have no such
+    error.
     """
     terms = norm(x) + np.abs(offset)
     is_row = np.count_nonzero(rows, axis=1) > 1
@@ -113,7 +114,7 @@ def whole_space(n: int) -> PolyhedralRows:
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     """Describe the domain (not a ball) in R^n by inequalities for x, or for a u with lift u = x.
 
-    Rows are exact up to a power of two, which brings their norm into (½, 1].
+    Each row is multiplied by a power of two, which is exact, so that its norm is in (½, 1].
     """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
@@ -147,7 +148,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
         room = _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
             raise polyhedra.EmptySet(polyhedra.NO_POINT)
-        if room != 0:  # if rounding makes it negative, no proof will succeed
+        if room != 0:  # if rounding makes room negative, no proof will succeed
             kept.append(i)
         elif sign > 0:
             planes.append(i)
@@ -165,7 +166,7 @@ def _different(equal: Host, right: Host) -> list[int]:
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
             raise polyhedra.EmptySet(polyhedra.NO_POINT)
-        if group == i or off:  # if they agree only up to rounding, no proof will succeed
+        if group == i or off:  # equations that agree only up to rounding prevent a proof
             found.append(i)
     return found
 

@@ -105,7 +105,7 @@ class ScaledProblem:
 
     @property
     def needs_grading(self) -> bool:
-        """Must directions be sorted by how much f varies along them, as the units differ a lot?"""
+        """Must directions be sorted by how much f varies along them, because units differ a lot?"""
         return bool(np.max(self.units) > UNLIKE * np.min(self.units))
 
 

@@ -1,4 +1,4 @@
-"""Chains of linear and quadratic levels, solved in rational arithmetic and proved to all digits."""
+"""Chains of linear and quadratic levels, solved and proved in exact rational arithmetic."""
 
 from tiebreak.rational.chain import certificate, solve_exactly
 

@@ -206,7 +206,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction in which only row k changes, by ``change``, and the slope is constant."""
+        """The direction along which only row k's product changes, by ``change``, not the slope."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]
@@ -273,7 +273,7 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
     every = np.vstack([E, G]), np.concatenate([e, h])
     found = clarabel_solve(objective, *every, cones, TOL.met)
     if not np.isfinite(found.z).all():
-        raise Unproved("no start was found in floating point")
+        raise Unproved("no starting point was found in floating point")
     y, s = found.y[len(e) :], found.s[len(e) :]
     active = np.flatnonzero(y > s)
     return found.z, [int(i) for i in active[np.argsort(-y[active], kind="stable")]]

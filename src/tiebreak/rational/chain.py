@@ -68,10 +68,10 @@ def certificate(
 
     ``before`` is the first level's value at the start, for a slack that is a share of its gain.
 
-    The costs 0.1 * 3 and 0.3 differ as stored, although the user means a tie. If rounding may have
-    broken a tie, the levels are solved twice, with and without the tie, and nothing is claimed
-    unless the answers agree. Right-hand sides need no second solution: if they change a little,
-    minimisers change only a little.
+    The costs 0.1 * 3 and 0.3 differ as stored, although the user means them to tie. If rounding may
+    have broken a tie, the levels are solved twice, with and without the tie, and nothing is claimed
+    unless the answers agree. Rounded right-hand sides need no second solution: if they change a
+    little, minimisers change only a little.
     """
     work = REACH[flint() is not None].work
     try:
@@ -238,7 +238,7 @@ class _Levels:
             self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold(self, number: int, found: Optimum) -> str:
-        """Hold the face and the image of a level; return which of the two exist."""
+        """Turn the face and the image of a level into equations; return which of the two exist."""
         form, image, _ = self.levels[number]
         self._check_rank(image.rows)
         small = self._of_rounding(form, image.rows, found)

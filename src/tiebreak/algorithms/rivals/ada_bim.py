@@ -61,7 +61,7 @@ class AdaBiM(Method):
 
     This size is halved until s (l - e mu/2) <= nu, with the l of the new step. f and g are each
     smooth + penalty. The output is the last iterate. The theorem says that x_k converges to a
-    solution, without a rate, if the gradients are locally Lipschitz; we prove no other property.
+    solution, without a rate, if the gradients are locally Lipschitz; we prove nothing further.
 
     A negative number under a root counts as 0; a step that would become 0 is halved instead.
 

@@ -241,7 +241,7 @@ class BisecBiO(Method):
 
 def _level_sets(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
-    assert sets is not None  # ``check`` guarantees it
+    assert sets is not None  # ``check`` guarantees this
     return sets
 
 

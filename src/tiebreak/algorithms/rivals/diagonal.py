@@ -169,7 +169,7 @@ class Diagonal(Method):
         x, s = self._moved(problem, state.memory)
         after = fista.extrapolated(problem, run, x, e, self._t(k))
         assert run.f_y is not None
-        weight, total = s * run.t, total + e  # the weight as in the proofs of the bounds
+        weight, total = s * run.t, total + e  # the same weight as in the proofs of the bounds
         value = after.g_x, x.x, after.g_y
         evidence = weighted(weight * e, run.f_y, weight, run.g_y, value)
         later = max(self._weight(unit, k), self.slowest * e)

@@ -54,7 +54,7 @@ class State(NamedTuple):
     g_slope: Array
     g_value: float
     unit: float  # u = L_g/L_f
-    total: float  # the sum of x_1 ... x_{t-1}'s weights in z_t, and these points' average
+    total: float  # total weight of x_1 ... x_{t-1} in z_t, and the average of these points
     average: Array
     level: float  # g at the start of the second phase; inf until then
     sizes: tuple[float, float]  # eps_g, and the slack of the first cut

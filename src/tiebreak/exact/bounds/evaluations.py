@@ -73,7 +73,7 @@ def change_within(
 
 
 def least_value(problem: Problem, model: Model) -> float:
-    """Return a lower bound on the model over Z."""
+    """Return a lower bound on the minimum of the model over Z."""
     origin, none = np.zeros(len(host(model.slope))), Zero()
     region = SolutionRegion(none, none, problem.domain, problem.radius, origin)
     return region.minimum(model).value

@@ -202,8 +202,8 @@ def below(
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: the strong convexity of f. If sigma = 0, the decrease below ``value`` is bounded by
-    `flattest`, or using |delta| <= reach.
+    ``sigma``: the strong convexity of f. If sigma = 0, `flattest` bounds the decrease below
+    ``value``, and so does |delta| <= reach.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -238,8 +238,8 @@ def flattest(
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
     change)/a. Farther out, f's gain along the ray is convex, and it is known on the first share t =
     radius tau/(a p + change) of the ray: it is at least ½(t p)²/t, and t p >= p1. So the gain is at
-    least ½p1 p. This makes up for the part steep a p/tau of the decrease of <s, delta> if steep
-    a/tau <= ½p1.
+    least ½p1 p. This gain makes up for the part steep a p/tau of the decrease of <s, delta> if
+    steep a/tau <= ½p1.
     """
     f, kinks = f.between_kinks(x)
     tilts = (*tilts, *kinks.outliers)

@@ -17,7 +17,7 @@ of other losses change by a factor of at most e^(largest change of a margin), be
 phi''. So |C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both
 numbers are at most delta = kappa m². By Cauchy-Schwarz, the slopes at p and y differ in entry j by
 at most (length of column j of C) m. Most of the rounding error in p and s has the form C'eta:
-without eta the distance bound below would be about |C| |eta|/sigma², with eta it is |eta|/sigma.
+without eta the distance bound below would be about |C| |eta|/sigma²; with it, |eta|/sigma.
 
 *Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) such that -s* is a
 normal of Z at y, and mu >= 0 is the multiplier of |y - p| <= R. p lies in Z, so mu R² <= <grad
@@ -34,10 +34,10 @@ margin, and move it onto W likewise. A mixture q of p1 and the moved p0 satisfie
 that p1 violates. q is in W and in Z, hence g(q) = g(y); and if it is nearer to p than R, the convex
 g has a minimum over Z at q.
 
-So this proof checks every number, wherever it comes from (multipliers, the point p0, R): a bad
-number makes the bound wide or infinite, never wrong. R is as small as the argument allows; the
-bound is then about |eta|/sigma + |r|/sigma². A rank that is not full is computed exactly for the
-stored numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
+So the proof holds wherever its numbers come from (the multipliers, the point p0, R): a bad number
+makes the bound wide or infinite, never wrong. R is as small as the argument allows; the bound is
+then about |eta|/sigma + |r|/sigma². A rank that is not full is computed exactly for the stored
+numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ NO_SLATER = (
 )
 TOO_FAR = "x is too far from the lower minimisers to prove a bound on the distance to them"
 NOT_CONVEX = "a quadratic form is convex only up to rounding"
-VANISHED = "some losses have no curvature left at x, relative to rounding"
+VANISHED = "the curvature of some losses at x is rounded to 0"
 NO_SPAN = (
     "some directions within the set of minimisers affect only outliers: nothing bounds the distance"
 )
@@ -92,7 +92,7 @@ DEGENERATE = (
     "it is not proved that they have a common point"
 )
 
-# R may be increased this often, each time by a factor of at least 4; 4^40 is about 1e24
+# R may be increased this many times, each time by a factor of at least 4; 4^40 is about 1e24
 MAX_GROWTHS = 40
 
 
@@ -173,12 +173,12 @@ class AroundPoint:
         if g.forms:  # C'C is only a lower bound on the form's curvature
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
-        self._far = 0.0  # the distance for the last R
+        self._far = 0.0  # the bound on the distance for the last R
         self._known: dict[bytes, FreeRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
 
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
-        """Yield residuals for several choices of eta; all are valid, and any of them may be small.
+        """Yield residuals for several choices of eta; all are valid, and any may be the smallest.
 
         The choices are eta = 0, one with multipliers for constraints on several variables, and one
         without such multipliers.
@@ -199,13 +199,13 @@ class AroundPoint:
                 yield self._residual(slope, norm(eta), rest, error)
 
     def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
-        """Return the residual with all rounding errors; ``error`` is the one of ``rest``."""
+        """Return the residual with all rounding errors; ``error`` bounds the error of ``rest``."""
         error += self.unit * norm(self.C) * eta + EPS * norm(rest)
         r = norm(rest) + slope.product_error + error + TINY
         return Residual((eta + slope.image_error) * SAFE, r * SAFE)
 
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
-        """Make slope + G'lambda + E'nu small; return it, a bound on its rounding error, and lambda.
+        """Make slope + G'lambda + E'nu small; return this sum, a bound on its error, and lambda.
 
         lambda_i is nonzero only for ``tight`` constraints, which p satisfies with exact equality.
         Multipliers of ``equal`` constraints may have any sign; the others are nonnegative.
@@ -289,7 +289,7 @@ class AroundPoint:
         return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
     def _rows(self, forced: Host) -> FreeRows | str:
-        """Return B for these forced constraints, or why it is of no use."""
+        """Return B for these forced constraints, or the reason why it bounds no distance."""
         key = forced.tobytes()
         if key not in self._known:
             self._known[key] = self._factorised(forced)
@@ -363,7 +363,7 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
-            if best <= 2.0 * far:  # no direction gives much less than far
+            if best <= 2.0 * far:  # no direction can more than halve this
                 break
         return best
 
@@ -377,7 +377,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # with more constraints, there is none either
+            if direction is None:  # there is none for more constraints either
                 return
             yield direction
 

@@ -76,9 +76,9 @@ class WeightedEquations:
     satisfied, or nearly so, their weights hardly matter, for the following reason.
 
     Let g = ½|W(Ax - b)|² with W diagonal, rows of A similar in size, and x a point of Z close to a
-    solution. Let B stand for some independent rows, and sigma the smallest singular value of A_B on
-    the columns whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x -
-    b_B|/sigma of x, and q is in Z if no other bound is within s.
+    solution. Let B stand for some independent rows, and sigma for the smallest singular value of
+    A_B on the columns whose variables are not on a bound. Some q with A_B q = b_B is within s =
+    |A_B x - b_B|/sigma of x, and q is in Z if no other bound is within s.
 
     If B contains all rows, then the minimisers of g over Z are the points of Z with Ax = b,
     whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z
@@ -109,7 +109,7 @@ class WeightedEquations:
         return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
-        """Return the problem with rows of similar sizes: equivalent if all equations can hold."""
+        """Return a problem with rows of similar sizes, equivalent if all equations can hold."""
         lower = LeastSquares(self.A, self.b, gram=False)
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 

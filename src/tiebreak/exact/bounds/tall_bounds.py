@@ -1,4 +1,4 @@
-"""Proved intervals for f* and g* on R^n from second derivatives, which are n x n.
+"""Proved intervals for f* and g* on R^n, computed from second derivatives (n x n matrices).
 
 The theory is that of `loss_bounds`: T is the span of g's rows, H is g's second derivative at x, and
 

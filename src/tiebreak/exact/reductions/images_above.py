@@ -62,7 +62,7 @@ def refuse(problem: Problem) -> None:
 
 
 def with_images(problem: Problem, n: int) -> Reduction | None:
-    """Return the problem of (x, v) or (x, p, q), in NumPy float64; None if f has no operator."""
+    """Return the problem in (x, v) or (x, p, q), in NumPy float64; None if f has no operator."""
     terms = problem.penalties[0].terms
     if not terms.has_operator or (rows := terms.rows_above(n)) is None:
         return None
@@ -108,7 +108,7 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
 
 
 def with_residuals(problem: Problem, n: int) -> Reduction | None:
-    """Return the problem of (x, v), or None if it has a different form or g's rows are dependent.
+    """Return the problem in (x, v), or None if it has a different form or g's rows are dependent.
 
     If g's rows are independent, all rows are, because each further row has its own variable.
     """

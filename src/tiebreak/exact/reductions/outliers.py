@@ -33,7 +33,7 @@ NOT_L1 = (
 
 
 class SharedRows(NamedTuple):
-    """Rows with the same product for all minimisers, and Z with the inequalities of outliers."""
+    """Rows whose products are the same at all minimisers, and Z with the outliers' inequalities."""
 
     rows: Host
     Z: PolyhedralRows
@@ -109,7 +109,7 @@ class Outliers(NamedTuple):
 def shared_rows(
     g: Parts, rows: Host, Z: PolyhedralRows, pressing: Host, x: Host, epsilon: float
 ) -> SharedRows:
-    """Return the rows of g that have the same product with all minimisers, of which x is one.
+    """Return the rows of g that have the same product with all minimisers; x is a minimiser.
 
     ``pressing``: rows of Z that are active at all minimisers. ``rows``: the rows of g, up to
     factors.
@@ -117,8 +117,8 @@ def shared_rows(
     found = Outliers.of(g, x)
     if found.seen.all():
         return SharedRows(rows, Z)
-    # Linear terms and outliers are not among the shared rows; the slopes of the shared rows balance
-    # theirs.
+    # Linear terms and outliers are not among the shared rows, whose slopes balance the slopes of
+    # linear terms and outliers.
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
     some = np.vstack([rows[seen], held])

@@ -55,7 +55,7 @@ from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
 TALL = 4  # at this ratio of rows to variables, n x n matrices are much smaller than the rows
-MOST_TALL_STEPS = 60  # about ten steps are usual; without a minimiser, they would never end
+MOST_TALL_STEPS = 60  # usually about ten suffice; without a minimiser, steps would never end
 FULL_STEP = 0.2  # if margins change by less, Newton's step is sure to descend
 ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
 
@@ -502,7 +502,7 @@ def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | 
     otherwise a shorter step.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # others reuse their factors
+    here = [one.level.at(x, one is newton) for one in both]  # others keep their Hessians
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]

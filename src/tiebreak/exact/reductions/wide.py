@@ -60,7 +60,7 @@ class ScaledEquations:
         self.size: float = norm(self.S if self.is_dense else self.S.data)
 
     def _is_careful(self, x: Host) -> bool:
-        """Is S x computed in twice the precision?  Columns whose entry of x is 0 do not count."""
+        """Is S x computed in twice the precision?  Only columns with x != 0 count."""
         return self.is_dense and len(self.b) * int(np.count_nonzero(x)) <= CAREFUL
 
     def left(self, x: Host) -> Host:
