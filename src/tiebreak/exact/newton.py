@@ -115,10 +115,7 @@ def _newton(
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         x[np.abs(x) < least] = 0.0
         stalls = length > 0.5 * before and length <= TOL.small_change * norm(x)
-        # Rounding makes each refinement a fixed share of the last one, so this predicts the next
-        # one.
-        coming = length * (length / before) if h.is_quadratic and before < math.inf else length
-        if change <= TOL.small_change and (stalls or coming <= 2.0 * EPS * norm(x)):
+        if change <= TOL.small_change and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True
         stalled += length > 0.5 * before
         # After three refinements that do not halve the step, only rounding is left.
