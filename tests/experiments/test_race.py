@@ -125,7 +125,7 @@ def test_rows_survive_the_file(tmp_path):
     [
         ("", "rows.csv: the columns must be experiment, .*, got an empty file"),
         ("a,b\n", "rows.csv: the columns must be experiment, .*, got a, b"),
-        (",".join(Record._fields) + "\nx,y,z,1\n", "line 2 must have 12 cells, .*got 'x,y,z,1'"),
+        (",".join(Record._fields) + "\nx,y,z,1\n", "line 2 must have 12 cells .*got 'x,y,z,1'"),
         (",".join(Record._fields) + "\n" + ",".join("abcdefghijk"), "line 2 must have 12 cells"),
     ],
 )

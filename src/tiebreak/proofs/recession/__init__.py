@@ -9,7 +9,7 @@ below, to the limit
 If this limit is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < g(x) for every
 x, so no x is a minimiser. The argument also applies to f restricted to the minimisers of g, along
 any d that leaves unchanged the products that have the same value at all minimisers. The argument
-holds for any d, from the path of a run (`watch`) or from a linear program (`programs`). A direction d is
-accepted only if these conditions hold for the stored numbers (`level`), rounding errors included
-(`direction`).
+holds for any d, from the path of a run (`watch`) or from a linear program (`programs`). A direction
+d is accepted only if these conditions hold for the stored numbers (`level`), rounding errors
+included (`direction`).
 """
