@@ -72,9 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         help="show what the library is for, on real data",
         description="Among all models that fit 50 tumours best, find the one that does best on 260 "
-        "others, compare it with the answer of a least-squares solver, and draw a picture.",
+        "others, compare it with the answer of a least-squares solver, and draw a plot.",
     )
-    shown.add_argument("--out", default="out", metavar="DIR", help="folder for the picture (out)")
+    shown.add_argument("--out", default="out", metavar="DIR", help="folder for the plot (out)")
     shown.set_defaults(run=_demo)
 
     solve = commands.add_parser(
@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         "reproduce",
         help="run the paper's experiments and judge its claims",
         description="Run an experiment of the paper. The command writes the comparisons "
-        "(rows.csv), their pictures, and a verdict on every claim (report.md).",
+        "(rows.csv), plots of them, and a verdict on every claim (report.md).",
     )
     reproduced.add_argument("what", choices=("fig1", "fig2", "table1"))
     reproduced.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
@@ -196,9 +196,9 @@ def _demo(arguments: argparse.Namespace) -> int:
     print(shown)
     try:
         shown.plot(out / "demo.png")
-        print(f"\nThe picture: {out / 'demo.png'}")
+        print(f"\nThe plot: {out / 'demo.png'}")
     except ImportError as error:
-        print(f"\nNo picture: {error}")
+        print(f"\nNo plot: {error}")
     return 0 if shown.result.success else 1
 
 
@@ -376,7 +376,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         outcome.plot(out / "compare.png")
         written.append(out / "compare.png")
     except ImportError as error:
-        print(f"\nno picture: {error}")
+        print(f"\nno plot: {error}")
     shown = _page(outcome, page, arguments.open)
     print(f"\nfiles: {', '.join(map(str, written))}{shown}")
     return 0

@@ -125,8 +125,8 @@ def test_rows_survive_the_file(tmp_path):
     [
         ("", "rows.csv: the columns must be experiment, .*, got an empty file"),
         ("a,b\n", "rows.csv: the columns must be experiment, .*, got a, b"),
-        (",".join(Record._fields) + "\nx,y,z,1\n", "line 2 must hold 12 cells, .*got 'x,y,z,1'"),
-        (",".join(Record._fields) + "\n" + ",".join("abcdefghijk"), "line 2 must hold 12 cells"),
+        (",".join(Record._fields) + "\nx,y,z,1\n", "line 2 must have 12 cells .*got 'x,y,z,1'"),
+        (",".join(Record._fields) + "\n" + ",".join("abcdefghijk"), "line 2 must have 12 cells"),
     ],
 )
 def test_a_wrong_file_of_rows_gets_one_sentence(tmp_path, text, sentence):

@@ -57,7 +57,7 @@ def weighted(
     *values: tuple[float, Array, Minorant],
     lower: float | None = None,
 ) -> StepEvidence:
-    """Return the evidence of a step: minorants of f and g with weights a and b, and values of g.
+    """Return the evidence from a step: minorants of f and g with weights a and b, and values of g.
 
     The weighted sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g* (b
     if None).
@@ -72,20 +72,20 @@ def weighted(
 
 
 def check_positive(method: object, *names: str) -> None:
-    """Refuse parameters of a method that are neither None nor positive finite numbers."""
+    """Refuse a method's parameters unless each is None or a positive finite number."""
     for name in names:
         if (value := getattr(method, name)) is not None:
             assign(method, name, checks.positive(type(method).__name__, name, value))
 
 
 def check_whole(method: object, name: str, least: int = 1) -> None:
-    """Refuse a parameter of a method that is neither None nor a whole number >= ``least``."""
+    """Refuse a method's parameter unless it is None or a whole number >= ``least``."""
     if (value := getattr(method, name)) is not None:
         assign(method, name, checks.whole(type(method).__name__, name, value, least))
 
 
 def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
-    """Refuse a parameter of a method that is not a number, or for which ``holds`` is false."""
+    """Refuse a method's parameter unless it is a number for which ``holds`` is true."""
     owner, value = type(method).__name__, getattr(method, name)
     assign(method, name, number := checks.number(owner, name, value, needed))
     if not holds(number):

@@ -391,7 +391,7 @@ INSIDE = 1e-5  # minimum relative reduction of the multiplier; it puts the slope
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
-    """Return the evidence of the last step, the gradient of g1 at x_k, and a better cut.
+    """Return the evidence from the last step, the gradient of g1 at x_k, and a better cut.
 
     The cut of a step, at y_k with the multiplier Lambda_k, bounds f* to within q/(2 Lambda_k),
     where q is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than

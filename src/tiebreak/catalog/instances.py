@@ -119,7 +119,8 @@ INSTANCES = (
     ),
     Instance(
         "regression-few-rows",
-        "the paper's regression with 25 % of the rows for training, so that there is a choice",
+        "the paper's regression with 25 % of the rows for training, so that many models fit "
+        "equally well",
         f"{PAPER}, changed",
         730,
         463,
@@ -143,7 +144,7 @@ INSTANCES = (
     ),
     Instance(
         "phillips-few-rows",
-        "phillips observed at 25 points, so that there is a choice",
+        "phillips observed at 25 points, so that many functions fit equally well",
         f"{HANSEN}, changed",
         100,
         75,

@@ -37,7 +37,7 @@ from tiebreak.sets.polyhedra import contradicts
 def lower_bound(
     h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldRows], most: Host
 ) -> float:
-    """Return a lower bound on h over all minimisers of the held levels with |z_j| <= most_j."""
+    """Return a lower bound on h over minimisers of the levels in ``held`` with |z_j| <= most_j."""
     rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
     y, exact = _balanced_exponentials(h, rows, blocks, y)
     y = dual_point(blocks, y)
@@ -86,7 +86,7 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
 
 
 def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
-    """Return the part of a slope that no held equation balances; bound the effect of the rest.
+    """Return the part of a slope that ``held`` does not balance; bound the effect of the rest.
 
     Any weights give a bound. We try weights that favour accurate equations to different degrees,
     and use those that give the best bound.
@@ -181,7 +181,7 @@ def value_error(h: Objective, z: Host) -> float:
 
 
 def clear_change(h: Objective, z: Host, least: float) -> float:
-    """Return a change of the objective near z that is clearly more than rounding.
+    """Return how much the objective must change near z for the change to exceed rounding clearly.
 
     An auxiliary variable that is 0 is assumed to have the rounding error of the largest variable;
     we assume that the largest variable has at least the size ``least``.

@@ -1,4 +1,4 @@
-"""Solves levels in order, each over the minimisers of all earlier ones, with their faces held."""
+"""Solves levels in order, each with the images and faces of all earlier ones held fixed."""
 
 from __future__ import annotations
 
@@ -130,18 +130,20 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
-        self.equations = whole.part(self.first_levels < 0)  # held equations if a basis is too large
+        # Equations for images and faces, used if a basis is too large.
+        self.equations = whole.part(self.first_levels < 0)
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
         self.held: list[HeldRows] = []
         self.is_bounded = bool(np.isfinite(program.reach[program.variables]).all())
-        self.is_whole = True  # is no level held yet, so that points can be proved feasible?
-        self.is_proved = True  # are the gaps of all held levels proved?
+        # Do all levels so far have slack, so that points can be proved feasible?
+        self.is_whole = True
+        self.is_proved = True  # are the gaps of all levels so far proved?
         self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
-        self.doubt = ""  # why a level may have minimisers besides those held
+        self.doubt = ""  # why a level may have minimisers besides those kept
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -402,7 +404,7 @@ class _Chain:
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        y = at.y[: len(self.constraints.offset)]  # without the held equations
+        y = at.y[: len(self.constraints.offset)]  # without those of ``equations``
         bound = lower_bound(objective, self.constraints, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
@@ -440,8 +442,8 @@ class _Chain:
         """Bound how far the minimum may exceed the value at the point, which may be infeasible.
 
         An interior point proves the bound; without one, the multipliers estimate it to first order.
-        If an earlier level is held, nothing is proved, because no point is known to be one of that
-        level's minimisers.
+        If an earlier level has no slack, nothing is proved, because no point is known to be one of
+        that level's minimisers.
         """
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):
@@ -459,7 +461,7 @@ class _Chain:
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Add a cut if the level has slack, otherwise hold its image and face; say which."""
+        """Add a cut if the level has slack, otherwise fix its image and face; say which."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:

@@ -12,7 +12,7 @@ from tiebreak.linalg.deferred import Deferred, resolved
 SlackRule = Callable[[float, float], float]  # (best value, previous value) -> slack
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
-METHOD = "conic, images and faces held"
+METHOD = "conic, with images and faces held fixed"
 LEAST = "several points are optimal for all levels: x is the point of least norm"
 
 
@@ -33,7 +33,9 @@ class _LevelSolution(NamedTuple):
     value: float  # the value at the final point
     slack: float  # the slack of the level, as a number
     dimension: int | Deferred | None  # of the set of x that remains; None if unknown
-    held: str  # how the level is held: "image", "face", "image and face", "cut", "point", "nothing"
+    # What keeps the level optimal while later levels are solved: "image", "face", "image and face",
+    # "cut", "point" or "nothing".
+    held: str
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level's best value)/d(slack); None without slack
     solver: str  # the solver's own status, "" if no solver was used
@@ -71,7 +73,8 @@ class LevelSolution(_LevelSolution):
 def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
     """Return the fields ``word`` and ``why`` of a `LevelSolution`.
 
-    ``is_known``: are the entries of solutions bounded?  ``is_whole``: is no earlier level held?
+    ``is_known``: are the entries of solutions bounded?
+    ``is_whole``: do all earlier levels have slack?
     """
     if is_proved:
         return "proved", ""

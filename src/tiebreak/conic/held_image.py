@@ -95,7 +95,7 @@ class HeldProblem(NamedTuple):
         return None
 
     def _refinement(self) -> Callable[[Host], Host]:
-        """Return a map from x to a nearby minimiser of g on R^n, up to rounding."""
+        """Return a map from x to a nearby minimiser of g on R^n, accurate to rounding error."""
         A, t, (rows, n) = self.A, self.t, self.A.shape
         steps = [self._step(True)] if rows <= n else []
         size = EPS ** (2 / 3) * norm(abs(A).T @ np.abs(t))

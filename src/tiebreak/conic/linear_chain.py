@@ -1,4 +1,4 @@
-"""Solves chains of linear levels on a polyhedron with HiGHS; reduced costs say which faces to hold.
+"""Solves chains of linear levels on a polyhedron with HiGHS; reduced costs say which faces to fix.
 
 With multipliers l of the rows and d = c - rows'l, for all x in the set
 
@@ -6,11 +6,11 @@ With multipliers l of the rows and d = c - rows'l, for all x in the set
 
 Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
 bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or
-d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may have
-the wrong sign at a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c
-+ share c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
+d_j is not 0, we fix one end of that range for later levels. Multipliers of a later level may have
+the wrong sign at a fixed end. A multiple of the earlier level corrects such multipliers: <c, x> =
+<c + share c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
 
-A point of the set whose values at all held levels are exactly their lower bounds is one of their
+A point of the set at which all fixed levels are exactly at their lower bounds is one of their
 minimisers, and bounds the next level from above. If the data and the vertices have few digits, as
 in networks, all of these sums are free of rounding errors.
 """
@@ -42,7 +42,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
 
-BY_LINEAR_PROGRAMS = "linear programs by HiGHS, faces held by reduced costs"
+BY_LINEAR_PROGRAMS = "linear programs by HiGHS, with faces fixed by reduced costs"
 LINEAR = ("zero", "nonnegative")
 SOLVER = "HiGHS"
 
@@ -56,7 +56,7 @@ def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> L
 
 
 class _HeldLevel(NamedTuple):
-    """A held level; ``rows`` and ``columns`` are the multipliers of the ranges that it holds."""
+    """A level kept optimal; ``rows`` and ``columns``: multipliers of the ranges that it fixes."""
 
     number: int
     duals: Host
@@ -96,7 +96,7 @@ class LinearChain:
         np.maximum.at(low, place[~is_above], limit[~is_above])
         kept = np.ones(len(least), dtype=bool)
         kept[which] = False
-        # Levels with slack have their own row, which is inactive until they are solved.
+        # Each level with slack has its own row, which is inactive until that level is solved.
         cuts = [i for i, slack in enumerate(slacks) if slack is not None]
         costs = sp.csr_array([h.linear for h in program.objectives])
         self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
@@ -113,7 +113,7 @@ class LinearChain:
         self.is_whole = self.is_proved = True  # see `conic.chain`
 
     def level(self, number: int) -> bool:
-        """Solve one level, bound its minimum, and hold the level; return False if that fails.
+        """Solve one level, bound its minimum, restrict later levels; return False if that fails.
 
         This fails if the level has no minimiser, or if its minimiser fails a check. Another method
         then finds out why.
@@ -202,7 +202,7 @@ class LinearChain:
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
     def _is_inside(self, z: Host) -> bool:
-        """Does z satisfy all constraints and minimise all held levels exactly, with no rounding?"""
+        """Is z feasible and a minimiser of all levels in ``held``, exactly and with no rounding?"""
         s, offset, levels = (
             exact_products(self.all_rows, z),
             self.program.offset,
@@ -222,8 +222,8 @@ class LinearChain:
         )
 
     def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
-        """Narrow the ranges to the minimisers of a level; return how it is held."""
-        # Reduced costs that hold an end are far above the tolerance of HiGHS.
+        """Narrow the ranges to the minimisers of a level; return what keeps the level optimal."""
+        # Reduced costs that fix an end are far above the tolerance of HiGHS.
         cost, (low, high, lower, upper) = self.program.objectives[number].linear, self.ranges
         least = 100.0 * TOL.accurate * _largest(cost)
         rows = np.where((lower < upper) & (np.abs(duals) > least), duals, 0.0)

@@ -62,7 +62,7 @@ class ConicFindings(NamedTuple):
         return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return lines that report the bounds, how the lower level was held, and the solver."""
+        """Return lines that report the bounds, how f was restricted, and the solver."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
             width = f"{level.best:.9g} ± {level.error:.2g}, proved, accounting for rounding"
@@ -80,10 +80,11 @@ class ConicFindings(NamedTuple):
 class Conic(Method):
     """Solves both levels as conic programs with Clarabel, on any set described by constraints.
 
-    The lower level is solved once. Its minimisers are then held exactly, using the image of its
-    squares and the face that its multipliers expose, not a cut g <= g* + delta, which would cost
-    sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's status is
-    reported but never trusted. The method needs the ``conic`` extra.
+    The lower level is solved once. The upper level is then restricted to exactly its minimisers,
+    using the image of its squares and the face that its multipliers expose, rather than a
+    cut g <= g* + delta, which would cost sqrt(delta) in f. Bounds come from our own evaluation of
+    the multipliers: a solver's status is reported but never trusted. The method needs the ``conic``
+    extra.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -100,8 +101,8 @@ class Conic(Method):
         "sets, Polyhedron, SecondOrderCone and their intersections"
     )
     guarantee: ClassVar[str] = (
-        "x and f* up to rounding if multipliers are strictly complementary; a lower bound on f* "
-        "that is proved on bounded sets, and otherwise rests on an assumed radius; "
+        "x and f* to within rounding error if multipliers are strictly complementary; a lower "
+        "bound on f* that is proved on bounded sets, and otherwise rests on an assumed radius; "
         "on R^n and polyhedra, bounds from both sides, as with exact, if f and g are smooth"
     )
     output: ClassVar[str] = "the solution of the last conic program"
@@ -146,7 +147,7 @@ class Conic(Method):
         program = _compiled(problem, problem.domain, n)
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
-        assumption, fall, ended = "assuming that the lower level is held correctly", None, None
+        assumption, fall, ended = "assuming that the set of lower minimisers is correct", None, None
         if not np.isfinite(program.reach).all():
             assumption = f"assuming that no solution is over {TOL.assumed:g} times as large as x"
         if found.direction is not None:
@@ -201,7 +202,7 @@ def _proved(
 
 
 def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
-    """Return the final state if the lower level was held by its image alone."""
+    """Return the final state if fixing the image of the lower level was enough."""
     x = arrays.like(answer.x, like)
     f, g, proved = problem.upper.value(x), problem.lower.value(x), answer.intervals
     (low, high), error = proved.upper, answer.residual
@@ -211,7 +212,7 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
     )
     off = max(high - f, f - low) if proved.is_two_sided else error * abs(f)
     upper = LevelSolution(f, low, off, f, 0.0, None, "nothing", word, None, answer.solver, error)
-    text = f"f and its dual agree to {error:.1g}, with the image of the lower level held"
+    text = f"f and its dual agree to {error:.1g}, with the image of the lower level fixed"
     findings = ConicFindings((lower, upper), proved.why)
     evidence = StepEvidence(intervals=proved)
     return DirectState(1, x, f, g, evidence, Ended(ANSWER, text), findings)
@@ -234,7 +235,7 @@ def _ended(found: ChainSolution, assumption: str) -> Ended:
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
     text = (
         f"optimality conditions of both levels hold to within {off:.1g}; "
-        f"lower level held by: {found.levels[0].held}"
+        f"lower level kept optimal by: {found.levels[0].held}"
     )
     if not upper.is_bound_proved:
         text += f"; estimated, {assumption}: f* = {estimate(upper.best, upper.error)}"

@@ -1,4 +1,4 @@
-"""Refines the answer of an interior-point method with Newton's method, up to rounding.
+"""Refines the answer of an interior-point method to full precision with Newton's method.
 
 If the exposed faces are known, a minimiser solves smooth equations. Let c_k(s) = 0 for every
 inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s).

@@ -1,1 +1,1 @@
-"""Everything visual: pictures, HTML pages, notebook output and progress."""
+"""Everything visual: plots, HTML pages, notebook output and progress."""

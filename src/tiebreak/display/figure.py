@@ -29,7 +29,7 @@ class ShownFigure(Figure):
         return file.getvalue()
 
     def show(self, warn: bool = True) -> None:
-        """Open the picture as a temporary .png file in the browser."""
+        """Open the figure as a temporary .png file in the browser."""
         with tempfile.NamedTemporaryFile(prefix="tiebreak-", suffix=".png", delete=False) as file:
             self.savefig(file, format="png", dpi=150)
         open_in_browser(Path(file.name))

@@ -1,7 +1,7 @@
 """A result as one self-contained HTML page with curves, tables and the full report.
 
 The module also makes the output of a notebook cell: a sentence on how the run ended, a table and a
-picture, without scripts.
+plot, without scripts.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Shown:
         return path
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks, without scripts, and with a picture if there are curves.
+        """Return a table for notebooks, without scripts, and with a plot if there are curves.
 
-        The picture needs matplotlib.
+        The plot needs matplotlib.
         """
         view, picture = self._view(), b""
         if view.panels:
@@ -186,7 +186,7 @@ def _readout(view: View) -> str:
     stack = "" if first else ' class="stacked"'
     return (
         '<div class="readout"><label for="at">Read values off the curves '
-        "<small>(point at a picture, or use the arrow keys here)</small></label>"
+        "<small>(point at a plot, or use the arrow keys here)</small></label>"
         '<input type="range" id="at" min="0" value="0" step="1">'
         '<div class="scroll" tabindex="0" role="region" aria-label="Numbers at this position">'
         f'<table id="numbers"{stack}><caption>Numbers at this position</caption>'

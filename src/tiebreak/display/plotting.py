@@ -1,6 +1,6 @@
-"""Pictures of a run and of a trade-off curve, drawn with matplotlib.
+"""Plots of a run and of a trade-off curve, drawn with matplotlib.
 
-The pictures are drawn from a view alone, without pyplot or global state.
+The plots are drawn from a view alone, without pyplot or global state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 
     Args:
         run: the view of what ``solve`` returned.
-        path: where to save the picture (.png, .pdf, .svg); not saved if None.
+        path: where to save the plot (.png, .pdf, .svg); not saved if None.
 
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.

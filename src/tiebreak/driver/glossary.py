@@ -75,7 +75,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "one-sided": "why there is no proved upper bound on f*.",
         "g bound, f bound": "`conic` method: the optimum, its error, and what the bound rests on "
         "(proved or estimated, see below).",
-        "held": "`conic` method: how the minimisers of the level were kept for the next one.",
+        "held": "`conic` method: how the upper level was restricted to the minimisers of the lower "
+        "level.",
         "solver": "`conic` method: how the interior-point solver ended, level by level.",
         "bisection": "`bisec-bio` method: the interval in which its own tests locate f*.",
         "own bound": "`mng` method: a lower bound on f* from its own theorem, not rechecked.",
@@ -95,8 +96,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "so one more unit of slack gains at most this much.",
         "proved": "the interval is proved, and accounts for rounding errors.",
         "estimated": "a bound from duality that rests on an assumption, named in a line below.",
-        "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
-        "its best value + slack.",
+        "held": "how later levels were restricted: exactly to this level's minimisers, using its "
+        "face or image, or by a cut at its best value + slack.",
         "image, face, cut": "the image of a loss of A x is the vector A x, which is the same for "
         "all its minimisers; the face of a linear level is the set of constraints that hold with "
         "equality at all its minimisers; a cut keeps the level's value at or below its best value "

@@ -53,7 +53,8 @@ class LevelReport:
         slack: by how much the level may be worse than its best value.
         dimension: the dimension of the set that is left *after* this level, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
-        held: how the minimisers of the level were kept for the levels after it.
+        held: how later levels were restricted to the minimisers of this one, or to points within
+            its slack.
         word: whether the interval ``best`` is proved or estimated. "proved": the interval contains
             the least value, and accounts for rounding. "estimated": the interval rests on an
             unproved assumption (see ``why``).

@@ -320,7 +320,7 @@ class Result(Outcome, Shown):
         return run_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw both levels with the certified band, and save the picture to ``path`` if given.
+        """Draw both levels with the certified band, and save the plot to ``path`` if given.
 
         Returns the matplotlib figure (needs the ``plot`` extra).
         """

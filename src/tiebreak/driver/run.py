@@ -187,7 +187,7 @@ class Run:
         return problem.upper.value(x), problem.lower.value(x)
 
     def _evidence(self) -> StepEvidence:
-        """Return this step's evidence; evidence of third-party methods is recomputed."""
+        """Return this step's evidence; evidence from third-party methods is recomputed."""
         evidence: StepEvidence = self.state.evidence
         if not self.is_foreign:
             return evidence

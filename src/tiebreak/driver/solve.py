@@ -250,7 +250,7 @@ def _solve_levels(
     max_time: float | None,
     options: dict[str, Any],
 ) -> LevelsResult:
-    """Solve two levels without slack by any method, and all other levels as a chain."""
+    """Solve a problem with two levels and no slack by any method, and any other as a chain."""
     began = time.perf_counter()
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:

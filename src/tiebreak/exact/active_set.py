@@ -107,7 +107,10 @@ class QuadraticProgram(NamedTuple):
         return np.asarray(self.room(v) <= self.least + TOL.met * norm(v))
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
-        """Take a step on the face; return the end, its face, and whether it is lowest there."""
+        """Take a step on the face; return its end, the new face, and a flag.
+
+        The flag says whether the end minimises the objective over the face.
+        """
         lowest, ray = self.faces.face(face).step(self.M, self.rounding, self.slope(v), self.q.size)
         length, stops = self._reach(v, ray, face)
         if math.isfinite(length):  # an inequality ends the ray

@@ -1,4 +1,4 @@
-"""Basis pursuit: the least |x|_1 over an affine slice of a polyhedron, up to rounding.
+"""Basis pursuit: minimises |x|_1 over an affine slice of a polyhedron, to full precision.
 
     minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
@@ -6,7 +6,7 @@ The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a 
 R^n we use column generation: we begin with few columns and add those whose slope |V'y| exceeds
 their price, where y is the dual of the current program, until no such column is left. HiGHS says
 which entries are 0 and which inequalities are active. The point and the multipliers then follow
-from linear equations, up to rounding. The point x is optimal if some subgradient at x plus some
+from linear equations, to full precision. The point x is optimal if some subgradient at x plus some
 normal of the inequalities is a combination of the rows of V. For |x|_1 all prices are equal in the
 original units of the variables; other units make them differ.
 """
@@ -140,7 +140,7 @@ def sparsest(program: BasisPursuit, center: Host, weights: Host) -> SparsestPoin
 
 
 def _some_minimiser(program: BasisPursuit) -> SparsestPoint | None:
-    """Return a minimiser over the slice, up to rounding; None if HiGHS finds none."""
+    """Return a minimiser over the slice to within rounding error; None if HiGHS finds none."""
     target, zero = program.equations.target, np.zeros(len(program.prices))
     if not target.any() and np.all(program.offset >= 0.0):
         return SparsestPoint(zero, zero, zero, target, 0.0)

@@ -1,6 +1,7 @@
 """Solve the lower level, find its solution set, and solve the upper level over that set.
 
-1. Minimise g over Z, up to rounding, by Newton's method, with exact steps on balls and polyhedra.
+1. Minimise g over Z to within rounding error by Newton's method, with exact steps on balls and
+   polyhedra.
 2. The minimisers of g form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
    polyhedron, inequalities that hold with equality on the whole slice become its equations.
 3. Minimise f over that slice in the same way; if f is |x|_1, by a linear program.

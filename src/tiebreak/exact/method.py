@@ -5,9 +5,9 @@ Ax and <c, x>:
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
-So we solve the lower level once, up to rounding, and then minimise f over an affine slice of Z. f
-has the same form as g, or it is weight |x|_1; in the second case, a linear program finds the
-sparsest lower minimiser.
+So we solve the lower level once, to within rounding error, and then minimise f over an affine slice
+of Z. f has the same form as g, or it is weight |x|_1; in the second case, a linear program finds
+the sparsest lower minimiser.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Exact(Method):
         "losses; Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
-        "x and f* up to rounding, for data within the stated backward error; or a message that "
-        "the rank is not determined, or that there is no minimum"
+        "x and f* to within rounding error, for data within the stated backward error; or a "
+        "message that the rank is not determined, or that there is no minimum"
     )
     output: ClassVar[str] = "the point that solves the optimality conditions of both levels"
 

@@ -1,4 +1,4 @@
-"""Newton's method over a slice of a ball or polyhedron, up to rounding.
+"""Newton's method over a slice of a ball or polyhedron, run until only rounding error is left.
 
 A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. Each slice object provides
 the ``step`` d that minimises a quadratic model over the slice, and the ``normal`` that balances a
@@ -23,13 +23,14 @@ SetSlice = BallSlice | PolyhedronSlice
 
 
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
-    """Minimise h over the slice from x, up to rounding; also return whether the method converged.
+    """Minimise h over the slice from x; also return whether the method converged.
 
-    We use Newton's method. If the margins of logistic losses grow until x reaches the boundary of
-    the slice, they grow by only about 1 per step. In this case, we start from margins of size 1 and
-    double them repeatedly, because the directions of the minimisers hardly change. If Huber losses
-    have a small delta, rows pass their kinks at every step. In this case, we follow a path of
-    minimisers: we start with a large delta and divide it by 4 repeatedly.
+    We use Newton's method until only rounding error is left. If the margins of logistic losses grow
+    until x reaches the boundary of the slice, they grow by only about 1 per step. In this case, we
+    start from margins of size 1 and double them repeatedly, because the directions of the
+    minimisers hardly change. If Huber losses have a small delta, rows pass their kinks at every
+    step. In this case, we follow a path of minimisers: we start with a large delta and divide it by
+    4 repeatedly.
     """
     start = x
     x, settled = _newton(h, where, x, basis)

@@ -206,7 +206,7 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 
 
 def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
-    """Return a point of the domain, up to rounding.
+    """Return a point that lies in the domain to within rounding error.
 
     If the domain has a projection, this is the point nearest to the origin, otherwise 0 or the most
     interior point.

@@ -1,1 +1,1 @@
-"""Experiments on the built-in problems, with their pictures and tables."""
+"""Experiments on the built-in problems, with their plots and tables."""

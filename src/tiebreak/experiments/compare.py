@@ -190,7 +190,7 @@ def compare(
             one.
         answer: f*, g* and x* if you know them; otherwise Exact computes them. If Exact cannot, g*
             is the smallest value seen, and f* stays unknown.
-        name: the name of the problem, for the rows and the picture.
+        name: the name of the problem, for the rows and the plot.
 
     Returns:
         A Comparison, which can be printed and drawn (``.plot()``), with all numbers in ``.rows``.

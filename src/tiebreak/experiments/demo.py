@@ -1,4 +1,4 @@
-"""``tiebreak demo`` shows the purpose of the library on one screen and in one picture.
+"""``tiebreak demo`` shows the purpose of the library on one screen and in one plot.
 
 With 495 columns, many models fit 50 tumours perfectly. The next 260 tumours decide which of these
 models is chosen, and the 259 tumours that neither level has seen show whether the choice was good.
@@ -127,7 +127,7 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
     return np.asarray(shortest + directions @ free)
 
 
-# -- the picture ----------------------------------------------------------------------------------
+# -- the plot -------------------------------------------------------------------------------------
 
 
 def _draw_ties(ax: Axes, shown: Demo) -> None:

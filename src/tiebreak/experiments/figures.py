@@ -1,6 +1,6 @@
-"""The pictures of a race, drawn only from its rows.
+"""The figures of a race, drawn from its rows alone.
 
-A method has the same colour, line and marker in every picture; lines and markers distinguish the
+A method has the same colour, line and marker in every figure; lines and markers distinguish the
 methods for readers who do not see colours.
 """
 
@@ -81,7 +81,7 @@ def style_of(method: str) -> LineStyle:
     return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
 
 
-# -- the pictures ---------------------------------------------------------------------------------
+# -- the figures ----------------------------------------------------------------------------------
 
 
 def error_curves(

@@ -1,6 +1,6 @@
 """A fair race: the same start, counted oracle calls, and a clock that stops while measuring.
 
-The rows of a race go to a file, from which everything else (pictures, tables, verdicts) is made.
+The rows of a race go to a file, from which everything else (plots, tables, verdicts) is made.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def read_rows(path: Path) -> list[Record]:
                 rows.append(Record._make(row))
             except ValueError:
                 raise ValueError(
-                    f"{path}: line {number} must hold {len(Record._fields)} cells, three names, "
-                    f"two whole numbers, six numbers and a whole number, got {','.join(cells)!r}"
+                    f"{path}: line {number} must have {len(Record._fields)} cells (three names, "
+                    f"two whole numbers, six numbers and a whole number), got {','.join(cells)!r}"
                 ) from None
     return rows

@@ -1,4 +1,4 @@
-"""``tiebreak reproduce`` runs an experiment and makes rows.csv, pictures and a report."""
+"""``tiebreak reproduce`` runs an experiment and makes rows.csv, plots and a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reproduction:
     """The results of ``reproduce``."""
 
     verdicts: tuple[Verdict, ...]
-    files: tuple[Path, ...]  # rows.csv, the pictures, report.md
+    files: tuple[Path, ...]  # rows.csv, the plots, report.md
 
 
 def reproduce(
@@ -41,7 +41,7 @@ def reproduce(
 
     Args:
         what: "fig1", "fig2" or "table1".
-        out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
+        out: a folder, created if needed, for rows.csv, plots, and finally report.md.
         data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
         quick: whether to take fewer steps (fig1, table1) or fewer starts (fig2).
@@ -70,13 +70,13 @@ def reproduce(
 
 
 def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
-    """Write rows.csv first, then read it back to make the pictures and the report."""
+    """Write rows.csv first, then read it back to make the plots and the report."""
     folder.mkdir(parents=True, exist_ok=True)
     written, text = folder / "rows.csv", folder / "report.md"
     text.unlink(missing_ok=True)  # an old report does not belong to the new rows
     write_rows(written, found.rows)
     rows = read_rows(written)
-    say("pictures")
+    say("plots")
     pictures = _pictures(found, rows, folder)
     content = report(found, rows, [path.name for path in pictures], made)
     write_atomically(text, lambda file: file.write(content.encode()))
@@ -85,7 +85,7 @@ def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
 
 
 def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]:
-    """Write every picture as .png and .pdf; without matplotlib there are no pictures."""
+    """Write every plot as .png and .pdf; without matplotlib there are no plots."""
     title, curves = found.title, partial(figures.error_curves, rows)
     draw: dict[str, Callable[[Path], object]] = {}
     if found.name == "fig1":
@@ -123,7 +123,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     Args:
         found: instances, parameters and notes of the experiment.
         rows: the rows as read back from rows.csv.
-        pictures: the file names of the pictures; if there are none, the report says why.
+        pictures: the file names of the plots; if there are none, the report says why.
         made: the command, and how long it took.
     """
     judged = verdicts(rows, found.name, found.facts)
@@ -132,7 +132,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     if any(facts.is_twin for facts in found.facts.values()):
         lines += [
             "**Data: synthetic twin.** The paper's data set was not given (`--data FILE`); a "
-            "synthetic one of the same shape and scale replaces it in every number and picture "
+            "synthetic one of the same shape and scale replaces it in every number and plot "
             "below. The paper's claims about its data cannot be tested on this twin.",
             "",
         ]
@@ -155,7 +155,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     lines += ["## Files", "", "- `rows.csv`: every number above comes from it."]
     lines += [f"- `{name}`: drawn from `rows.csv`." for name in pictures]
     if not pictures:
-        lines.append(f"- No pictures: {missing('plotting', 'matplotlib', 'plot')}.")
+        lines.append(f"- No plots: {missing('plotting', 'matplotlib', 'plot')}.")
     return "\n".join(lines) + "\n"
 
 

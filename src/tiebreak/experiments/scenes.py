@@ -1,6 +1,6 @@
 """The rows of a race by instance, the known facts of each instance, and error decay rates.
 
-The claims, the pictures and the slopes for the paper's table 1 are made from these data.
+The claims, the plots and the slopes for the paper's table 1 are made from these data.
 """
 
 from __future__ import annotations

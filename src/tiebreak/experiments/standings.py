@@ -109,7 +109,7 @@ class Standings:
         met, found = self.arrivals[target], []
         for at, row in met[method].items():
             costs = (getattr(met[m][at], what) for m in self.officials if at in met[m])
-            # The minimum of 1e-9 avoids a division by 0 if a method arrives at the start.
+            # The floor of 1e-9 avoids division by 0 if a method meets the target at the start.
             best = max(min(costs, default=math.inf), 1e-9)
             found.append(getattr(row, what) / best)
         return found

@@ -54,7 +54,7 @@ class FarRows(NamedTuple):
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available: a test whether every row's loss certainly decreases along d.
+    # If the rows are not available: says whether every row's loss is sure to decrease along d.
     hidden: Callable[[Host], bool] | None = None
 
 

@@ -135,7 +135,7 @@ class RowRank(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Is this the exact rank of the numbers as stored, and not only a rank up to rounding?"""
+        """Is this the exact rank of the stored numbers, not just the rank to within rounding?"""
         return self.rest == 0.0
 
 

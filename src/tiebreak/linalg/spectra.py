@@ -76,7 +76,7 @@ def eigenvalues(S: Host) -> Host:
 
 
 def norm_bound(A: Any) -> float:
-    """A bound on |A| up to rounding, for a dense or sparse matrix on the host.
+    """A bound on |A|, apart from rounding errors, for a dense or sparse matrix on the host.
 
     The bound is |A|_F or sqrt(|A|_1 |A|_inf), whichever is smaller; the latter is exact if no row
     or column has two entries.

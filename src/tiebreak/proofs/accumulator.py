@@ -43,10 +43,10 @@ DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gi
 
 
 class BoundAccumulator:
-    """Sums the evidence of a run, and turns the sums into bounds on f* and g*.
+    """Sums the evidence from a run, and turns the sums into bounds on f* and g*.
 
     On a device, fetching a number costs more than the arithmetic. On the host, code that has not
-    run for a while is slow compared with the matrix products of a step. So the evidence of eight
+    run for a while is slow compared with the matrix products of a step. So the evidence from eight
     steps is collected and measured together (unless the vectors are long), and it is summed later
     still.
     """
@@ -76,7 +76,7 @@ class BoundAccumulator:
         )  # fmt: skip
 
     def add(self, evidence: StepEvidence) -> bool:
-        """Add the evidence of a step; return False if waiting evidence was dropped as non-finite.
+        """Add the evidence from a step; return False if waiting evidence was dropped as non-finite.
 
         It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
         `add` measures the evidence, because a device is idle at that moment. `catch_up` sums it

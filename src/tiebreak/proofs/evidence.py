@@ -60,7 +60,7 @@ class StepEvidence(NamedTuple):
 
 
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
-    """Recompute the evidence of a third-party method, using only its weights and points.
+    """Recompute the evidence from a third-party method, using only its weights and points.
 
     Minorants are evaluated again at these points, and values of g at their projections onto Z.
     Weights that are not positive prove nothing and are dropped; the method's own intervals are not

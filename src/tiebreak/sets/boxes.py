@@ -232,14 +232,15 @@ class Box(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """Past the largest breakpoint, an entry either stays on its bound or moves forever."""
+        """Past the largest breakpoint, an entry either stays on its bound or tends to infinity."""
         xp = namespace(x)
         zeros = zeros_like(c)
         lower, upper = self.sides(x)
         moving = abs(c) > negligible(c)
         target = xp.where(c > 0, lower, upper)
         rests = moving & xp.isfinite(target)
-        start = xp.where(c > 0, upper, lower)  # the bound that an entry leaves if it moves forever
+        # The bound that an entry leaves on its way to infinity.
+        start = xp.where(c > 0, upper, lower)
         stop = xp.where(rests, target, xp.where(xp.isfinite(start), start, x))
         breaks = (x - stop) / xp.where(moving, c, xp.ones_like(c))
         mu = max(0.0, float(xp.max(xp.where(moving, breaks, zeros))))

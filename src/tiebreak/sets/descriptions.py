@@ -98,13 +98,13 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """The bounds that ``self`` and ``other`` give together."""
+        """The bounds that ``self`` and ``other`` jointly imply."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
 
 def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
-    """The lower and upper bounds and the radius that the sets together give for x in R^n."""
+    """The lower and upper bounds and the radius that the sets jointly imply for x in R^n."""
     found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
     linear: list[tuple[Any, Host]] = []
     for part in sets:

@@ -361,7 +361,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
         """Plot how the preference varies along the ties, and return the axes.
 
-        The picture shows the preference and the training loss along a line of equally good
+        The plot shows the preference and the training loss along a line of equally good
         coefficients. The line leads towards the smallest of these coefficients or, if they were
         chosen, in a random direction. As long as fits are equally good, the loss is constant along
         the line.

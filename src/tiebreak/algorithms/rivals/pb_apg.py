@@ -59,7 +59,8 @@ class PBAPG(Method):
             error bound, the default is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no
             theorem holds. A penalty of f with slopes up to M adds M/D to L_f, where D is the
             typical size of x. The AGM-BiO paper uses 1e4.
-        accuracy: eps for f; if None, the accuracy after ``horizon`` steps if gamma L_g exceeds L_f.
+        accuracy: eps for f. If None, this is the accuracy that the theory predicts for ``horizon``
+            steps (16 if adaptive), neglecting L_f compared with gamma L_g.
         adaptive: if True, gamma grows from phase to phase.
         horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 

@@ -204,7 +204,7 @@ def _curvatures(h: Parts) -> Host:
 
 
 def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
-    """Minimise h + sum of w_j |x_j| up to rounding; return None if that fails.
+    """Minimise h + sum of w_j |x_j| to within rounding error; return None if that fails.
 
     We keep a growing set of variables, each with a sign, and minimise over u >= 0 on it. Then we
     add the variables whose slopes exceed their weights by at least half of the largest excess.

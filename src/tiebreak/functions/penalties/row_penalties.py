@@ -1,4 +1,4 @@
-"""Losses over rows that have kinks: quantile regression, absolute deviations, and the hinge.
+"""Losses with kinks, summed over rows: quantile regression, absolute deviations, and the hinge.
 
 These losses have subgradients, but no gradient and no prox in closed form. They are therefore
 penalties with a matrix, like `L1` with an operator: the method "conic" accepts them on both levels,

@@ -213,7 +213,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
     rest = H @ v + slope
-    if not level.linear.c.any():  # the slope is a sum of rows, up to rounding
+    if not level.linear.c.any():  # apart from rounding errors, the slope is a sum of rows
         values, basis = np.linalg.eigh(sum((r.gram() for r in level.all_rows), np.zeros((n, n))))
         seen = basis[:, values > TOL.touching * values[-1]]
         rest = seen @ (seen.T @ rest)
