@@ -281,7 +281,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     squares = np.diag(gram)
     is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
     # The rows and columns of each loss must have similar sizes, up to rounding errors.
-    are_even = (is_even(some.entries for some in g.slices(h.matrix)) for _, h in g.losses)
+    are_even = (
+        is_even((some.entries for some in g.slices(h.matrix)), g.epsilon) for _, h in g.losses
+    )
     if not is_ordinary or not all(are_even):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
