@@ -138,7 +138,7 @@ class _Chain:
         self.is_bounded = bool(np.isfinite(program.reach[program.variables]).all())
         self.is_whole = True  # is no level held yet, so that points can be proved feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
-        self.cut: Cut | None = None  # cut of the previous level
+        self.cuts: list[Cut] = []  # of the levels with slack, until a level is held
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
         self.doubt = ""  # why a level may have minimisers besides those held
@@ -403,7 +403,10 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         y = at.y[: len(self.constraints.offset)]  # without the held equations
-        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
+        loose = self.constraints._replace(offset=self.constraints.offset.copy())
+        for cut in self.cuts:
+            loose.offset[cut.tops] += cut.loose / cut.scale
+        bound = lower_bound(objective, loose, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # `_above` updates is_proved
@@ -464,22 +467,25 @@ class _Chain:
             return "point"
         if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        rows = sublevel(objective, self.previous, slack)
-        self.cut = Cut(number, len(self.constraints.offset), *rows)
-        self.constraints = self.constraints.joined(self.cut.rows, self.cut.offset, (self.cut.cone,))
+        most, _ = assumed_reach(self.program.reach, self.previous, TOL.assumed)
+        row = len(self.constraints.offset)
+        cut = sublevel(number, row, objective, self.previous, slack, gap, most)
+        self.cuts.append(cut)
+        self.is_proved = self.is_proved and cut.is_clear
+        self.constraints = self.constraints.joined(cut.rows, cut.offset, (cut.cone,))
         self.where = replace(self.where, base=self.previous)
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
         """Set the price of the previous level's slack: how fast it lowers the current level."""
-        if self.cut is None or self.cut.level != number - 1:
-            return
-        y = at.y[self.cut.row :]
-        price = float(y[0]) if self.cut.cone.size == 1 else float(y[0] + y[1]) / self.cut.scale
-        self.found[-1] = self.found[-1]._replace(price=price)
+        if self.cuts and (cut := self.cuts[-1]).level == number - 1:
+            price = float(np.sum(at.y[cut.tops])) / cut.scale
+            self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold_face(self, objective: Objective, found: SolvedStage, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
+        # The equations below hold for the cuts as they are, without their errors.
+        self.is_proved, self.cuts = self.is_proved and not self.cuts, []
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, TOL.assumed)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)

@@ -145,7 +145,8 @@ class LinearChain:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
             self.found[-1] = self.found[-1]._replace(price=price)
         if slack > 0.0:
-            self._cut(self.cuts[number], best + slack - h.constant)
+            most = _rounded((best, rounding, above, slack, -h.constant), math.inf)
+            self._cut(self.cuts[number], best + slack - h.constant, most)
             held = "cut"
         else:
             held = self._hold(number, duals, slopes, (bound, best + rounding + above))
@@ -202,7 +203,10 @@ class LinearChain:
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
     def _is_inside(self, z: Host) -> bool:
-        """Does z satisfy all constraints and minimise all held levels exactly, with no rounding?"""
+        """Is z exactly feasible, minimal for all held levels, and within the slacks of the others?
+
+        A level that is not held may exceed its lower bound by no more than its slack.
+        """
         s, offset, levels = (
             exact_products(self.all_rows, z),
             self.program.offset,
@@ -210,16 +214,21 @@ class LinearChain:
         )
         if s is None or not np.all(np.where(self.equal, s == offset, s <= offset)):
             return False
-        ends = [(_inner(levels[i].linear, z), self.whole.most[k]) for i, k in self.cuts.items()]
-        ends += [(_value(levels[level.number], z), level.bound) for level in self.held]
-        return all(value <= end and not error for (value, error), end in ends)
+        ends = [(level.number, level.bound) for level in self.held]
+        for number, level in enumerate(self.found):
+            if level.slack > 0.0:
+                ends.append((number, _rounded((level.bound, level.slack), -math.inf)))
+        values = [(*_value(levels[number], z), end) for number, end in ends]
+        return all(value <= end and not error for value, error, end in values)
 
-    def _cut(self, row: int, most: float) -> None:
-        """Set the upper bound of this row, whose product with x is the value of a level."""
-        self.ranges, self.whole = (
-            some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
-            for some in (self.ranges, self.whole)
-        )
+    def _cut(self, row: int, at: float, most: float) -> None:
+        """Set the upper bound of this row, whose product with x is the value of a level.
+
+        The cut is at ``at``; bounds use ``most``, which excludes no point within the slack.
+        """
+        is_row = np.arange(len(self.ranges.most)) == row
+        self.ranges = self.ranges._replace(most=np.where(is_row, at, self.ranges.most))
+        self.whole = self.whole._replace(most=np.where(is_row, most, self.whole.most))
 
     def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
         """Narrow the ranges to the minimisers of a level; return how it is held."""
@@ -278,6 +287,13 @@ class LinearChain:
 
 def _largest(values: Host) -> float:
     return float(np.max(np.abs(values), initial=0.0))
+
+
+def _rounded(terms: Sequence[float], towards: float) -> float:
+    """Return the sum of the terms, rounded towards an infinity if it is not exact."""
+    total = math.fsum(terms)
+    rest = math.fsum([*terms, -total])
+    return math.nextafter(total, towards) if rest and (rest > 0.0) == (towards > 0.0) else total
 
 
 def _value(h: Objective, z: Host) -> tuple[float, float]:
