@@ -250,7 +250,7 @@ def test_the_end_of_a_slack_is_not_rounded() -> None:
     domain = tb.Polyhedron([[-1, 0], [-3, -3]], [-8, -7]) & tb.Box(0.0, 20.0)
     costs = tb.Linear([5.0, 1.0]), tb.Linear([-3.0, -3.0])
     found = chains.solve_chain(compile_levels(costs, domain, 2), [lambda *_: 1e-6])
-    assert [level.best for level in found.levels][0] == 40.0
+    assert found.levels[0].best == 40.0
     least = -24 - 3 * Fraction(1e-6)  # x = (8, 1e-6)
     level = found.levels[1]
     assert Fraction(level.bound) <= least <= Fraction(level.best) + Fraction(level.error)
