@@ -254,3 +254,12 @@ def test_the_end_of_a_slack_is_not_rounded() -> None:
     least = -24 - 3 * Fraction(1e-6)  # x = (8, 1e-6)
     level = found.levels[1]
     assert Fraction(level.bound) <= least <= Fraction(level.best) + Fraction(level.error)
+
+
+@pytest.mark.parametrize("entry", [3, 5, 6, 7, 9, 49])
+def test_a_bound_of_a_variable_that_is_not_a_float_is_rounded_outwards(entry: int) -> None:
+    domain = tb.Polyhedron([[float(entry), 0.0]], [1.0]) & tb.Box(0.0, 5.0)
+    costs = tb.Linear([-1.0, 0.0]), tb.Linear([0.0, -1.0])
+    first, _ = chains.solve_chain(compile_levels(costs, domain, 2), [None]).levels
+    assert Fraction(first.bound) <= Fraction(-1, entry) <= Fraction(first.best + first.error)
+    assert first.best - first.bound < 1e-15

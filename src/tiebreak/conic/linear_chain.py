@@ -36,6 +36,7 @@ from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.stage import AffineSet, as_rows
 from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.deferred import Deferred
+from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.host_rows import exact_products, exact_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
@@ -87,13 +88,16 @@ class LinearChain:
         self.equal = np.zeros(len(program.offset), dtype=bool)
         self.equal[Blocks.of(program.cones).zero] = True
         least = np.where(self.equal, program.offset, -np.inf)
-        low, high = np.full(program.size, -np.inf), np.full(program.size, np.inf)
         which, place, entry = single_entries(rows)
         some = ~self.equal[which]
         which, place, entry = which[some], place[some], entry[some]
         limit, is_above = program.offset[which] / entry, entry > 0.0
-        np.minimum.at(high, place[is_above], limit[is_above])
-        np.maximum.at(low, place[~is_above], limit[~is_above])
+        # Bounds use a larger set: a quotient that may be rounded is moved outwards.
+        (_, digits), (_, others) = binary_digits(limit), binary_digits(entry)
+        is_exact = (digits + others <= 53) & (limit * entry == program.offset[which])
+        outwards = np.nextafter(limit, np.where(is_above, np.inf, -np.inf))
+        limits = limit, np.where(is_exact, limit, outwards)
+        bounds = [_bounds(program.size, place, is_above, some) for some in limits]
         kept = np.ones(len(least), dtype=bool)
         kept[which] = False
         # Levels with slack have their own row, which is inactive until they are solved.
@@ -102,9 +106,8 @@ class LinearChain:
         self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
         self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
         free = np.full(len(cuts), np.inf)
-        self.ranges = self.whole = Ranges(
-            low, high, np.append(least[kept], -free), np.append(program.offset[kept], free)
-        )
+        ends = np.append(least[kept], -free), np.append(program.offset[kept], free)
+        self.ranges, self.whole = (Ranges(*both, *ends) for both in bounds)
         self.columns = sp.csr_array(sp.hstack([-self.rows.T, costs.T]))
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
@@ -283,6 +286,14 @@ class LinearChain:
                 self.z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
                 unknown = -math.inf, math.inf
                 self._hold(number, *self._multipliers(number, vertex.duals), unknown)
+
+
+def _bounds(n: int, place: Host, is_above: Host, limit: Host) -> tuple[Host, Host]:
+    """Return the bounds of n variables, from limits of some of them."""
+    low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    np.minimum.at(high, place[is_above], limit[is_above])
+    np.maximum.at(low, place[~is_above], limit[~is_above])
+    return low, high
 
 
 def _largest(values: Host) -> float:
