@@ -258,7 +258,7 @@ def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any
         np.abs(offset[near]) + longest * row_lengths(rows)[near],
     )
     # A row that holds with equality everywhere has no slack at z.
-    return None if np.any((room > TOL.met * terms)[~is_strict]) else edges
+    return None if np.any((room > TOL.clear * terms)[~is_strict]) else edges
 
 
 def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
