@@ -55,10 +55,9 @@ from tiebreak.conic.stage import (
     stacked,
     stage_of,
 )
-from tiebreak.linalg import Host, deadline
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.deferred import Deferred, resolved
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
 NOT_TIGHT = "its auxiliary variables do not match what they represent: too many digits cancel"

@@ -16,9 +16,8 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.equations import kkt_matrix, regularised_solution
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.scaling import in_units
-from tiebreak.linalg import Host
+from tiebreak.linalg import TOL, Host
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.tolerances import TOL
 
 
 def row_multipliers(

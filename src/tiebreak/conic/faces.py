@@ -15,12 +15,11 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Active, Blocks, of_inequalities, outside
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.stage import AffineSet, dense, stacked
-from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import sparse_nullity
-from tiebreak.linalg.tolerances import TOL
 
 
 class ConicSet(NamedTuple):

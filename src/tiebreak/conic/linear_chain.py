@@ -34,12 +34,11 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.faces import ConicSet, open_directions
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.stage import AffineSet, as_rows
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.host_rows import exact_products, exact_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
 
