@@ -147,8 +147,8 @@ class LinearChain:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
             self.found[-1] = self.found[-1]._replace(price=price)
         if slack > 0.0:
-            most = _rounded((best, rounding, above, slack, -h.constant), math.inf)
-            self._cut(self.cuts[number], best + slack - h.constant, most)
+            end = _rounded((best, rounding, above, slack, -h.constant), math.inf)
+            self._cut(self.cuts[number], best + slack - h.constant, end)
             held = "cut"
         else:
             held = self._hold(number, duals, slopes, (bound, best + rounding + above))
