@@ -124,9 +124,8 @@ class _Chain:
         self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
     ) -> None:
         self.program, self.slacks, self.lengths = program, [*slacks, None], lengths
-        whole = ConicSet(program.rows, program.offset, program.cones)
+        self.whole = whole = ConicSet(program.rows, program.offset, program.cones)
         self.first_levels = program.first_levels()
-        self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
         self.equations = whole.part(self.first_levels < 0)  # held equations if a basis is too large
@@ -407,12 +406,12 @@ class _Chain:
             loose.offset[cut.tops] += cut.loose / cut.scale
         bound = lower_bound(objective, loose, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
-        rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)  # `_above` updates is_proved
+        gap = max(best - bound, 0.0) + value_error(objective, z)
+        gap += self._above(found)  # `_above` updates is_proved
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
-        held = self._keep(number, objective, found, gap, slack)
+        held = self._keep(number, objective, found, gap, slack, most)
         self.left_open = self._dimension()
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
@@ -459,14 +458,19 @@ class _Chain:
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
-        self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
+        self,
+        number: int,
+        objective: Objective,
+        found: SolvedStage,
+        gap: float,
+        slack: float,
+        most: Host,
     ) -> str:
         """Add a cut if the level has slack, otherwise hold its image and face; say which."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        most, _ = assumed_reach(self.program.reach, self.previous, TOL.assumed)
         row = len(self.constraints.offset)
         cut = sublevel(number, row, objective, self.previous, slack, gap, most)
         self.cuts.append(cut)

@@ -217,9 +217,11 @@ class LinearChain:
         if s is None or not np.all(np.where(self.equal, s == offset, s <= offset)):
             return False
         ends = [(level.number, level.bound) for level in self.held]
-        for number, level in enumerate(self.found):
-            if level.slack > 0.0:
-                ends.append((number, _rounded((level.bound, level.slack), -math.inf)))
+        ends += [
+            (number, _rounded((level.bound, level.slack), -math.inf))
+            for number, level in enumerate(self.found)
+            if level.slack > 0.0
+        ]
         values = [(*_value(levels[number], z), end) for number, end in ends]
         return all(value <= end and not error for value, error, end in values)
 
