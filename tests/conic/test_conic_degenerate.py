@@ -321,3 +321,11 @@ def test_levels_whose_squares_underflow_get_one_sentence():
     domain = tb.Orthant() & tb.Ball(20.0)
     with pytest.raises(ValueError, match=r"A of LeastSquares in level 1 must be between"):
         tb.solve(tb.Levels(tiny, tb.Linear([1.0, 2, 3]), tb.SquaredNorm(), domain=domain))
+
+
+def test_a_box_that_is_narrow_for_its_distance_is_not_taken_for_a_point():
+    domain = tb.Box([0.0, 1e12 - 0.5], [1.0, 1e12 + 0.5])
+    for second in (tb.Linear([2.0, 0.0]), tb.SquaredNorm(weight=[1.0, 0.0])):
+        levels = tb.Levels(tb.Linear([1.0, 0.0]), second, tb.Linear([1.0, 0.0]), domain=domain)
+        found = tb.solve(levels, "conic").levels.values()
+        assert all(level.dimension in (1, None) for level in found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from planted import chains, curves, faces
 from planted.levels import Array, Block, Level, Leveled, NoReferenceError, least, program
 
+import tiebreak as tb
 from tiebreak.conic.chain import solve_chain
 
 Count = Callable[[int, int], int]
@@ -195,3 +198,27 @@ def test_a_constant_level_after_a_slack() -> None:
     levels = [Level(squares=(one, np.ones(1))), Level(squares=(0.0 * one, np.ones(1)))]
     found = solve_chain(program(Leveled(1, levels)), [lambda *_: 0.1])
     assert levels[0].value(found.z) <= 0.1 + TOLERANCE
+
+
+def test_a_slack_below_large_residuals_bounds_the_next_level() -> None:
+    """The slope of a loss is known only up to the rounding of its residuals, and so is its cut."""
+    excluded, proved = [], 0
+    for seed in range(20):
+        rng = np.random.default_rng([20261119, seed])
+        a, other = np.linalg.qr(rng.standard_normal((6, 2)))[0].T
+        b = a * rng.standard_normal() + 1e5 * other
+        # x = <a, b>/|a|² minimises ½|a x - b|², and x falls by sqrt(2 slack)/|a| for the slack 1.
+        exact = [[Fraction(float(v)) for v in part] for part in (a, b)]
+        square = sum(v * v for v in exact[0])
+        middle = sum(v * w for v, w in zip(*exact, strict=True)) / square
+        fall = Fraction(Decimal(float(2 / square)).sqrt())  # 28 digits
+        fall = (fall + 2 / square / fall) / 2
+        fit = tb.Level(tb.LeastSquares(a[:, None], b), slack=1.0)
+        found = tb.solve(tb.Levels(fit, tb.Linear([1.0]), domain=tb.Box([-10.0], [10.0])))
+        level = found.levels["level 2"]
+        proved += level.word == "proved"
+        low, high = (Fraction(end) for end in level.best)
+        if not low <= middle - fall <= high:
+            excluded.append((seed, level.word, float(low - middle + fall), float(high - low)))
+    assert not excluded
+    assert proved >= 10

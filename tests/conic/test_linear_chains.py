@@ -243,3 +243,23 @@ def test_faces_are_polished_only_once(monkeypatch):
     polish.polished(stage, PrimalDualPoint(zero, np.ones(3)))
     *faces, _ = tried  # the last try begins at another point
     assert len(faces) == len(set(faces)) <= 2
+
+
+def test_the_end_of_a_slack_is_not_rounded() -> None:
+    """40 + 1e-6 is not a float: the second level is bounded on both sides of this sum."""
+    domain = tb.Polyhedron([[-1, 0], [-3, -3]], [-8, -7]) & tb.Box(0.0, 20.0)
+    costs = tb.Linear([5.0, 1.0]), tb.Linear([-3.0, -3.0])
+    found = chains.solve_chain(compile_levels(costs, domain, 2), [lambda *_: 1e-6])
+    assert found.levels[0].best == 40.0
+    least = -24 - 3 * Fraction(1e-6)  # x = (8, 1e-6)
+    level = found.levels[1]
+    assert Fraction(level.bound) <= least <= Fraction(level.best) + Fraction(level.error)
+
+
+@pytest.mark.parametrize("entry", [3, 5, 6, 7, 9, 49])
+def test_a_bound_of_a_variable_that_is_not_a_float_is_rounded_outwards(entry: int) -> None:
+    domain = tb.Polyhedron([[float(entry), 0.0]], [1.0]) & tb.Box(0.0, 5.0)
+    costs = tb.Linear([-1.0, 0.0]), tb.Linear([0.0, -1.0])
+    first, _ = chains.solve_chain(compile_levels(costs, domain, 2), [None]).levels
+    assert Fraction(first.bound) <= Fraction(-1, entry) <= Fraction(first.best + first.error)
+    assert first.best - first.bound < 1e-15

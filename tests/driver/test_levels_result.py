@@ -189,3 +189,14 @@ def test_an_estimated_end_counts_what_x_lacks_to_be_in_the_domain(seed):
     ]
     low, high = tb.solve(levels, "exact").levels["level 1"].best
     assert Fraction(low) <= sum(v * v for v in residuals) / 2 <= Fraction(high)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e9, 1e12])
+def test_duals_far_from_the_origin_are_those_of_rows_that_bind(far: float) -> None:
+    """The bounds of x are 70 and more away, little compared with x; only the sum binds."""
+    rows, limits = [[-1.0, -1.0], [-1.0, 0.0], [0.0, -1.0]], [-2 * far, 100 - far, 100 - far]
+    domain = tb.Polyhedron(rows, limits, rows=["sum", "one", "two"])
+    near = tb.SquaredNorm(center=[far + 30.0, far - 30.0])
+    result = tb.solve(tb.Levels(tb.Level(tb.Linear([1.0, 1.0]), name="cost"), near, domain=domain))
+    assert result.status == "certified"
+    assert result.duals["cost"] == {"sum": -1.0, "one": 0.0, "two": 0.0}

@@ -22,11 +22,10 @@ from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage
-from tiebreak.linalg import Host
+from tiebreak.linalg import TOL, Host
 from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.direction import direction_near
 from tiebreak.proofs.recession.level import LinearTerm, RecessionCone, RecessionLevel
 from tiebreak.sets import RecessionDirections

@@ -27,10 +27,9 @@ from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, stacked
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 
 

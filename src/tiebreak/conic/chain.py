@@ -55,10 +55,9 @@ from tiebreak.conic.stage import (
     stacked,
     stage_of,
 )
-from tiebreak.linalg import Host, deadline
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.deferred import Deferred, resolved
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
 NOT_TIGHT = "its auxiliary variables do not match what they represent: too many digits cancel"
@@ -125,9 +124,8 @@ class _Chain:
         self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
     ) -> None:
         self.program, self.slacks, self.lengths = program, [*slacks, None], lengths
-        whole = ConicSet(program.rows, program.offset, program.cones)
+        self.whole = whole = ConicSet(program.rows, program.offset, program.cones)
         self.first_levels = program.first_levels()
-        self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
         # Equations for images and faces, used if a basis is too large.
@@ -140,7 +138,7 @@ class _Chain:
         # Do all levels so far have slack, so that points can be proved feasible?
         self.is_whole = True
         self.is_proved = True  # are the gaps of all levels so far proved?
-        self.cut: Cut | None = None  # cut of the previous level
+        self.cuts: list[Cut] = []  # of the levels with slack, until one without slack is solved
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
         self.doubt = ""  # why a level may have minimisers besides those kept
@@ -405,14 +403,17 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         y = at.y[: len(self.constraints.offset)]  # without those of ``equations``
-        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
+        loose = self.constraints._replace(offset=self.constraints.offset.copy())
+        for cut in self.cuts:
+            loose.offset[cut.tops] += cut.loose / cut.scale
+        bound = lower_bound(objective, loose, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
-        rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)  # `_above` updates is_proved
+        gap = max(best - bound, 0.0) + value_error(objective, z)
+        gap += self._above(found)  # `_above` updates is_proved
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
-        held = self._keep(number, objective, found, gap, slack)
+        held = self._keep(number, objective, found, gap, slack, most)
         self.left_open = self._dimension()
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
@@ -459,29 +460,37 @@ class _Chain:
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
-        self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
+        self,
+        number: int,
+        objective: Objective,
+        found: SolvedStage,
+        gap: float,
+        slack: float,
+        most: Host,
     ) -> str:
         """Add a cut if the level has slack, otherwise fix its image and face; say which."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        rows = sublevel(objective, self.previous, slack)
-        self.cut = Cut(number, len(self.constraints.offset), *rows)
-        self.constraints = self.constraints.joined(self.cut.rows, self.cut.offset, (self.cut.cone,))
+        row = len(self.constraints.offset)
+        cut = sublevel(number, row, objective, self.previous, slack, gap, most)
+        self.cuts.append(cut)
+        self.is_proved = self.is_proved and cut.is_clear
+        self.constraints = self.constraints.joined(cut.rows, cut.offset, (cut.cone,))
         self.where = replace(self.where, base=self.previous)
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
         """Set the price of the previous level's slack: how fast it lowers the current level."""
-        if self.cut is None or self.cut.level != number - 1:
-            return
-        y = at.y[self.cut.row :]
-        price = float(y[0]) if self.cut.cone.size == 1 else float(y[0] + y[1]) / self.cut.scale
-        self.found[-1] = self.found[-1]._replace(price=price)
+        if self.cuts and (cut := self.cuts[-1]).level == number - 1:
+            price = float(np.sum(at.y[cut.tops])) / cut.scale
+            self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold_face(self, objective: Objective, found: SolvedStage, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
+        # The equations below hold for the cuts as they are, without their errors.
+        self.is_proved, self.cuts = self.is_proved and not self.cuts, []
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, TOL.assumed)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import Cone
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 

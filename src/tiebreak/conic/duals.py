@@ -16,9 +16,8 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.equations import kkt_matrix, regularised_solution
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.scaling import in_units
-from tiebreak.linalg import Host
+from tiebreak.linalg import TOL, Host
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.tolerances import TOL
 
 
 def row_multipliers(
@@ -43,13 +42,18 @@ def row_multipliers(
     slopes = [h.squares.T @ (h.squares @ z - h.target) + h.linear for h in scaled.objectives]
     size = abs(rows) @ np.abs(z) + np.abs(offset)
     is_equal = np.isin(np.arange(len(offset)), Blocks.of(scaled.cones).zero)
-    is_active = is_equal | (offset - rows @ z <= TOL.solver * size)
+    room = np.maximum(offset - rows @ z, 0.0)
+    is_active = is_equal | (room <= TOL.solver * size)
+    # Far from the origin, rows may seem active that are not. Multipliers prefer rows with little
+    # room if these rows allow directions in proportion to their room.
+    room[is_equal] = 0.0
+    room *= TOL.faint / (np.max(room[is_active], initial=0.0) or 1.0)
     # The program's rows come first, then the levels' slopes: these rows cap levels with slack.
     all_rows = sp.csr_array(sp.vstack([rows, sp.csr_array(np.array(slopes))]))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
     # Consider directions with entries in [-1, 1] that respect active rows, caps and earlier levels.
     least, most = np.full(count, -np.inf), np.full(count, np.inf)
-    least[: len(offset)][is_equal], most[: len(offset)][is_active] = 0.0, 0.0
+    least[: len(offset)][is_equal], most[: len(offset)][is_active] = 0.0, room[is_active]
     is_cap = np.array([bool(cut) for cut in is_cut])
     is_open = _dependent(all_rows, np.append(is_active, is_cap))[: len(offset)]
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
@@ -70,7 +74,8 @@ def row_multipliers(
         # Later levels keep the rows and caps that this one needs. They also keep the values of its
         # squared terms. These values change with the right-hand sides of the rows, so a later level
         # that relies on them has no multipliers.
-        least[(most == 0.0) & (y > TOL.solver * largest)] = 0.0
+        is_held = np.isfinite(most) & (y > TOL.solver * largest)
+        least[is_held] = most[is_held] = 0.0
     return found
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.stage import dense
-from tiebreak.linalg import Host, deadline
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 FEW_EQUATIONS = 100  # a complete orthogonal factorisation of this many rows takes a millisecond
 

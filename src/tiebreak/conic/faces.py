@@ -15,12 +15,11 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Active, Blocks, of_inequalities, outside
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.stage import AffineSet, dense, stacked
-from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import sparse_nullity
-from tiebreak.linalg.tolerances import TOL
 
 
 class ConicSet(NamedTuple):
@@ -168,7 +167,12 @@ def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
 
 
 class Cut(NamedTuple):
-    """The set { z : h(z) <= most } of a level as rows, an offset and a cone."""
+    """The set { z : h(z) <= most } of a level as rows, an offset and a cone.
+
+    ``most`` is so small that all points of the set are certainly within the level's slack. With
+    ``most`` raised by ``loose``, the set certainly contains all points within the slack. If
+    ``is_clear`` is False, the slack hardly exceeds the errors, and ``most`` ignores them.
+    """
 
     level: int
     row: int  # first row of the level among the constraints
@@ -176,25 +180,42 @@ class Cut(NamedTuple):
     offset: Host
     cone: Cone
     scale: float
+    loose: float
+    is_clear: bool
+
+    @property
+    def tops(self) -> slice:
+        """The rows whose offsets are raised by the same share of any change in ``most``."""
+        return slice(self.row, self.row + min(self.cone.size, 2))
 
 
-def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, float]:
-    """Return { h <= h(z) + slack } for a minimiser z as rows, offset, cone and scale.
+def sublevel(
+    level: int, row: int, h: Objective, z: Host, slack: float, gap: float, reach: Host
+) -> Cut:
+    """Return the cut { h <= h(z) + slack } of a level; h(z) is within ``gap`` of the minimum.
 
     h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or |(F
     d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all terms have similar sizes.
+    For |z_j + d_j| <= reach_j, ``off`` bounds all rounding errors of these terms, and the gap.
     """
-    slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
-    sizes = abs(h.squares)
+    found = h.squares.T @ (h.squares @ z - h.target) + h.linear
+    sizes, away, a = abs(h.squares), reach + np.abs(z), math.sqrt(2.0 * slack)
     terms = sizes.T @ (sizes @ np.abs(z) + np.abs(h.target)) + np.abs(h.linear)
-    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # only rounding
-    room = slack + float(slope @ z)
+    slope = np.where(np.abs(found) > 64.0 * len(z) * EPS * terms, found, 0.0)  # not only rounding
+    unit = 8.0 * EPS * (sum(h.squares.shape) + 8)
+    of_image = unit * norm(sizes @ away)
+    off = gap + float((np.abs(found - slope) + unit * terms) @ away) + unit * slack
+    off += (a + of_image) * of_image + 2.0 * h.misfit(reach)
+    is_clear = off * TOL.clear_units <= slack
+    room = (slack - off if is_clear else slack) + float(slope @ z)
     if not h.squares.shape[0]:
-        return slope[None], np.array([room]), Cone("nonnegative", 1), 1.0
-    a, F = math.sqrt(2.0 * slack), dense(h.squares)
-    rows = np.vstack([slope / a, slope / a, -F])
-    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
-    return rows, offset, Cone("second-order", len(offset)), a
+        cone, rows, offset, a = Cone("nonnegative", 1), slope[None], np.array([room]), 1.0
+    else:
+        F = dense(h.squares)
+        rows = np.vstack([slope / a, slope / a, -F])
+        offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
+        cone = Cone("second-order", len(offset))
+    return Cut(level, row, rows, offset, cone, a, 2.0 * off, is_clear)
 
 
 def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host) -> int | None:
@@ -236,7 +257,7 @@ def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any
         np.abs(offset[near]) + longest * row_lengths(rows)[near],
     )
     # A row that holds with equality everywhere has no slack at z.
-    return None if np.any((room > TOL.met * terms)[~is_strict]) else edges
+    return None if np.any((room > TOL.clear * terms)[~is_strict]) else edges
 
 
 def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:

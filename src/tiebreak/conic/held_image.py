@@ -19,10 +19,9 @@ from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import SVD_SIDE
 from tiebreak.functions import OperatorTerms
-from tiebreak.linalg import EPS, Host, Refusal
+from tiebreak.linalg import EPS, TOL, Host, Refusal
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove

@@ -34,11 +34,11 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.faces import ConicSet, open_directions
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.stage import AffineSet, as_rows
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.deferred import Deferred
+from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.host_rows import exact_products, exact_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
 
@@ -87,13 +87,16 @@ class LinearChain:
         self.equal = np.zeros(len(program.offset), dtype=bool)
         self.equal[Blocks.of(program.cones).zero] = True
         least = np.where(self.equal, program.offset, -np.inf)
-        low, high = np.full(program.size, -np.inf), np.full(program.size, np.inf)
         which, place, entry = single_entries(rows)
         some = ~self.equal[which]
         which, place, entry = which[some], place[some], entry[some]
         limit, is_above = program.offset[which] / entry, entry > 0.0
-        np.minimum.at(high, place[is_above], limit[is_above])
-        np.maximum.at(low, place[~is_above], limit[~is_above])
+        # Bounds use a larger set: a quotient that may be rounded is moved outwards.
+        (_, digits), (_, others) = binary_digits(limit), binary_digits(entry)
+        is_exact = (digits + others <= 53) & (limit * entry == program.offset[which])
+        outwards = np.nextafter(limit, np.where(is_above, np.inf, -np.inf))
+        limits = limit, np.where(is_exact, limit, outwards)
+        bounds = [_bounds(program.size, place, is_above, some) for some in limits]
         kept = np.ones(len(least), dtype=bool)
         kept[which] = False
         # Each level with slack has its own row, which is inactive until that level is solved.
@@ -102,9 +105,8 @@ class LinearChain:
         self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
         self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
         free = np.full(len(cuts), np.inf)
-        self.ranges = self.whole = Ranges(
-            low, high, np.append(least[kept], -free), np.append(program.offset[kept], free)
-        )
+        ends = np.append(least[kept], -free), np.append(program.offset[kept], free)
+        self.ranges, self.whole = (Ranges(*both, *ends) for both in bounds)
         self.columns = sp.csr_array(sp.hstack([-self.rows.T, costs.T]))
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
@@ -145,7 +147,8 @@ class LinearChain:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
             self.found[-1] = self.found[-1]._replace(price=price)
         if slack > 0.0:
-            self._cut(self.cuts[number], best + slack - h.constant)
+            end = _rounded((best, rounding, above, slack, -h.constant), math.inf)
+            self._cut(self.cuts[number], best + slack - h.constant, end)
             held = "cut"
         else:
             held = self._hold(number, duals, slopes, (bound, best + rounding + above))
@@ -202,7 +205,10 @@ class LinearChain:
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
     def _is_inside(self, z: Host) -> bool:
-        """Is z feasible and a minimiser of all levels in ``held``, exactly and with no rounding?"""
+        """Is z exactly feasible, a minimiser of the levels in ``held``, and within all slacks?
+
+        A level with slack may exceed its lower bound by no more than its slack.
+        """
         s, offset, levels = (
             exact_products(self.all_rows, z),
             self.program.offset,
@@ -210,16 +216,23 @@ class LinearChain:
         )
         if s is None or not np.all(np.where(self.equal, s == offset, s <= offset)):
             return False
-        ends = [(_inner(levels[i].linear, z), self.whole.most[k]) for i, k in self.cuts.items()]
-        ends += [(_value(levels[level.number], z), level.bound) for level in self.held]
-        return all(value <= end and not error for (value, error), end in ends)
+        ends = [(level.number, level.bound) for level in self.held]
+        ends += [
+            (number, _rounded((level.bound, level.slack), -math.inf))
+            for number, level in enumerate(self.found)
+            if level.slack > 0.0
+        ]
+        values = [(*_value(levels[number], z), end) for number, end in ends]
+        return all(value <= end and not error for value, error, end in values)
 
-    def _cut(self, row: int, most: float) -> None:
-        """Set the upper bound of this row, whose product with x is the value of a level."""
-        self.ranges, self.whole = (
-            some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
-            for some in (self.ranges, self.whole)
-        )
+    def _cut(self, row: int, at: float, most: float) -> None:
+        """Set the upper bound of this row, whose product with x is the value of a level.
+
+        The cut is at ``at``; bounds use ``most``, which excludes no point within the slack.
+        """
+        is_row = np.arange(len(self.ranges.most)) == row
+        self.ranges = self.ranges._replace(most=np.where(is_row, at, self.ranges.most))
+        self.whole = self.whole._replace(most=np.where(is_row, most, self.whole.most))
 
     def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
         """Narrow the ranges to the minimisers of a level; return what keeps the level optimal."""
@@ -276,8 +289,23 @@ class LinearChain:
                 self._hold(number, *self._multipliers(number, vertex.duals), unknown)
 
 
+def _bounds(n: int, place: Host, is_above: Host, limit: Host) -> tuple[Host, Host]:
+    """Return the bounds of n variables, from limits of some of them."""
+    low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    np.minimum.at(high, place[is_above], limit[is_above])
+    np.maximum.at(low, place[~is_above], limit[~is_above])
+    return low, high
+
+
 def _largest(values: Host) -> float:
     return float(np.max(np.abs(values), initial=0.0))
+
+
+def _rounded(terms: Sequence[float], towards: float) -> float:
+    """Return the sum of the terms, rounded towards an infinity if it is not exact."""
+    total = math.fsum(terms)
+    rest = math.fsum([*terms, -total])
+    return math.nextafter(total, towards) if rest and (rest > 0.0) == (towards > 0.0) else total
 
 
 def _value(h: Objective, z: Host) -> tuple[float, float]:

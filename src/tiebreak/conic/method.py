@@ -10,15 +10,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tiebreak.algorithms.base import DirectState, Method, StateReport
+from tiebreak.algorithms import DirectState, Method, StateReport
 from tiebreak.conic.chain import solve_chain
 from tiebreak.conic.chain_solution import LEAST, ChainSolution, LevelSolution, estimate
 from tiebreak.conic.held_image import HeldAnswer, HeldProblem
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.exact.bounds.intervals import prove_at
-from tiebreak.linalg import Array, Host, Refusal, arrays, deadline, in_files, refusal_of
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, Host, Refusal, arrays, deadline, in_files, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended

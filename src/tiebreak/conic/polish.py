@@ -20,9 +20,8 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.equations import FEW_EQUATIONS, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
-from tiebreak.linalg import Host, deadline, equilibrate
+from tiebreak.linalg import TOL, Host, deadline, equilibrate
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 LOST = (
     "is solved up to rounding, but some of its losses are so small relative to others, or to "

@@ -14,10 +14,9 @@ import numpy as np
 
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows
-from tiebreak.linalg import Host, deadline
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import power_of_two
-from tiebreak.linalg.tolerances import TOL
 
 FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 

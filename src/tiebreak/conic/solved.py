@@ -12,9 +12,8 @@ from tiebreak.conic.cones import Active, outside
 from tiebreak.conic.polish import PrimalDualPoint, SolvedStage, polished, residual
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import SVD_SIDE, Stage, dense
-from tiebreak.linalg import Host, decide_rank
+from tiebreak.linalg import TOL, Host, decide_rank
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 BALANCED = 1e-13  # a larger residual of the optimality conditions calls for another try
 # If the norm of the second try's answer is larger by this factor, the infimum may not be attained:

@@ -9,8 +9,7 @@ import numpy as np
 
 from tiebreak.conic.effort import ask_for_factor
 from tiebreak.conic.program import Cone, Objective
-from tiebreak.linalg import Host, deadline
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Host, deadline
 
 NEAR_ONE = 2.0**7  # lengths and slopes within this factor of 1 are not rescaled
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import DENSE_SHARE, KEPT_DENSE, Cone, Objective
-from tiebreak.linalg import EPS, Host, deadline, decide_rank
+from tiebreak.linalg import EPS, TOL, Host, deadline, decide_rank
 from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 MOST_IN_BASIS = 1200  # a dense basis is used only up to this many variables
 SVD_SIDE = 300  # singular values are used only up to this many rows and columns

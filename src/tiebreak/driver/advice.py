@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 

@@ -6,17 +6,14 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tiebreak.algorithms.agm_bio import AGMBiO, PAGMBiO
-from tiebreak.algorithms.base import no_projection
+from tiebreak.algorithms import AGMBiO, PAGMBiO, no_projection
 from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem, tolerances
 from tiebreak.driver.result import promises
 from tiebreak.driver.run import Run
 from tiebreak.exact.bounds.intervals import prove_at
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, arrays, deadline
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.evidence import StepEvidence

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 
-from tiebreak.functions import matrices_of
-from tiebreak.functions.base import PendingEvaluation, PointWithImage, SmoothFunction
+from tiebreak.functions import PendingEvaluation, PointWithImage, SmoothFunction, matrices_of
 from tiebreak.linalg import Array, Image, arrays, deadline
 
 

@@ -16,11 +16,10 @@ from tiebreak.display.views import View, counted, number_or_none
 from tiebreak.driver.result import Outcome, Result
 from tiebreak.driver.result_views import HEADER, levels_view
 from tiebreak.functions import split
-from tiebreak.linalg import Array, arrays, in_files
+from tiebreak.linalg import TOL, Array, arrays, in_files
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.deferred import deferring
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import STATUSES
 
 Interval = tuple[float, float]

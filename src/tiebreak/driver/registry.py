@@ -44,10 +44,11 @@ from tiebreak.algorithms import (
     Method,
     PAGMBiO,
     PrimalDual,
+    Rate,
     StaBiM,
     Tikhonov,
 )
-from tiebreak.algorithms.facts import Rate, bibtex
+from tiebreak.algorithms.facts import bibtex
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tiebreak.algorithms.base import Findings, Multipliers
+from tiebreak.algorithms import Findings, Multipliers
 from tiebreak.display.page import Shown
 from tiebreak.display.plotting import convergence
 from tiebreak.display.views import View, counted, number_or_none
 from tiebreak.driver.result_views import run_report, run_view
 from tiebreak.driver.trace import Trace
 from tiebreak.functions import Smooth, summands
-from tiebreak.linalg import Array, checks, deadline, to_numpy
+from tiebreak.linalg import TOL, Array, checks, deadline, to_numpy
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.fingerprints import described_outside
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate

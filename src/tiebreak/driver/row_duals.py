@@ -8,9 +8,8 @@ from tiebreak.conic.duals import row_multipliers
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.levels import Levels
-from tiebreak.linalg import Host, Refusal, to_numpy
+from tiebreak.linalg import TOL, Host, Refusal, to_numpy
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import described
 
 

@@ -9,21 +9,20 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport, first_state
+from tiebreak.algorithms import Method, StateReport
+from tiebreak.algorithms.base import first_state
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
-from tiebreak.linalg import arrays, deadline, in_files
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TINY, TOL, Array, arrays, deadline, in_files, rounding_unit
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import has_projection, projected
+from tiebreak.sets import has_projection, projected
 
 NOT_FINITE = (
     "solve: {} begins at a point at which the upper or lower level has a value or a gradient that "

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms import Method
 from tiebreak.auto.selection import choose, problem_in_float64
 from tiebreak.conic.chain import NO_POINT, solve_chain
 from tiebreak.conic.representation import compile_levels
@@ -42,8 +42,7 @@ from tiebreak.driver.solve_levels import (
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.functions import Linear
 from tiebreak.levels import ConicLevels, Levels
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays, deadline
 from tiebreak.linalg.deadline import Limit
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate

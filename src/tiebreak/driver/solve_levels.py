@@ -29,9 +29,8 @@ from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions import split
 from tiebreak.levels import ConicLevels, Levels, Slack
-from tiebreak.linalg import Host, arrays, checks, deadline
+from tiebreak.linalg import TOL, Host, arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum

@@ -18,8 +18,7 @@ from tiebreak.driver.levels_result import is_sensitive
 from tiebreak.driver.result_views import tradeoff_view
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
-from tiebreak.linalg import Array, checks
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, checks
 from tiebreak.problem import Problem
 
 RELATIVE = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)  # shares of g*, or of g(x0) - g* if g* is 0

@@ -11,9 +11,7 @@ import numpy as np
 
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.rational.arithmetic import (
     Row,
     Unproved,

@@ -13,10 +13,9 @@ import numpy as np
 from tiebreak.conic.chain_solution import ChainSolution, LevelSolution, Told
 from tiebreak.conic.program import Objective
 from tiebreak.levels import Levels
-from tiebreak.linalg import deadline
+from tiebreak.linalg import deadline, decide_rank
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.linear_programs import strict_rows
-from tiebreak.linalg.rank import decide_rank
 from tiebreak.rational.active_set import (
     Feasible,
     Form,

@@ -10,15 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import Objective
-from tiebreak.functions.base import Function
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Function, Parts, Penalty, split, summands
+from tiebreak.linalg import EPS, Host, arrays
 from tiebreak.linalg.host import binary_digits
-from tiebreak.linalg.spectra import EPS
 from tiebreak.rational.active_set import Feasible, Form
 from tiebreak.rational.arithmetic import (
     Row,
