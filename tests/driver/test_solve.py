@@ -1257,5 +1257,6 @@ def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_
     leftovers = [p.name for p in folder.iterdir() if p.name not in ("run.npz", "steps", "x.npy")]
     record_property("step_ratio", ratio)
     print(f"\n{kills} kills: {ratio:.4f} times the steps, left over: {leftovers}")
-    assert 1.0 <= ratio <= 1.2
+    # A kill between a save and the callback leaves one step that is saved, but not in the log.
+    assert 1.0 - kills / steps <= ratio <= 1.2
     assert leftovers == []
