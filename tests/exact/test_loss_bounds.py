@@ -318,3 +318,13 @@ def test_a_rank_that_is_not_known_leaves_the_lower_side(monkeypatch):
     assert found.upper[0] == pytest.approx(f, rel=1e-6)
     wrong = x + 1e-3 * rng.normal(size=40)  # a bad point: wide, never wrong
     assert intervals.prove_at(problem, wrong).upper[0] <= best
+
+
+def test_squares_next_to_outliers_are_not_all_of_the_lower_level():
+    """At x = 0 the squares vanish, but the outlier pulls: g* = 9 and f* = 1/2, at x = 1."""
+    fit = tb.LeastSquares([[1.0]], [0.0]) + tb.Huber([[1.0]], [10.0], delta=1.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=fit)
+    for x in (0.0, 0.5, 1.0, 3.0):
+        found = intervals.prove_at(problem, np.array([x]))
+        assert found.lower <= 9.0
+        assert found.upper[0] <= 0.5 <= found.upper[1]

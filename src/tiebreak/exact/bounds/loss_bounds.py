@@ -144,7 +144,9 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     more = (1.0 + doubt) * SAFE
     y, left, error = found.balance(slope.vector)
     lost = (norm(left) + error + slope.product_error + TINY) / found.least
-    decrement = min(norm(y) + slope.image_error + lost, _largest_residual(h, x)) * more
+    # With outliers, what is left of h may be squares, but it also has their linear terms.
+    residual = _largest_residual(h, x) if is_squares else math.inf
+    decrement = min(norm(y) + slope.image_error + lost, residual) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
     rho = max((p.phi.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
