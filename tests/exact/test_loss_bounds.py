@@ -245,6 +245,19 @@ def test_a_quadratic_without_a_minimum_has_no_growth():
     assert tb.Quadratic(Q).defect == 0.0
 
 
+@pytest.mark.parametrize(("n", "d", "radius"), [(2, 1e-17, 1e6), (100, 1.5e-13, 1.0)])
+def test_a_quadratic_that_is_convex_only_up_to_rounding(n, d, radius):
+    """On a ball, ½x_1² - d/2 x_n² has the minimum -d radius²/2, where x_n = radius or -radius."""
+    Q, end = np.zeros(n), np.zeros(n)
+    Q[0], Q[-1], end[-1] = 1.0, -d, radius
+    lower, Z = tb.Quadratic(np.diag(Q)), tb.Ball(radius)
+    problem = tb.Problem(upper=tb.Linear(end / radius), lower=lower, domain=Z)
+    for x in (0.0 * end, end):
+        found = prove(problem, x, np.zeros(n))
+        assert found.lower <= -0.5 * d * radius**2
+        assert found.upper[0] <= -radius
+
+
 # --- constants ------------------------------------------------------------------------------------
 
 CONSTANTS = {
