@@ -10,6 +10,7 @@ from __future__ import annotations
 import decimal
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -256,6 +257,23 @@ def test_a_quadratic_that_is_convex_only_up_to_rounding(n, d, radius):
         found = prove(problem, x, np.zeros(n))
         assert found.lower <= -0.5 * d * radius**2
         assert found.upper[0] <= -radius
+
+
+@pytest.mark.parametrize(
+    "tilts", [0.1 * tb.Linear([1.0, 3.0]), tb.Linear([0.1, 0.5]) + tb.Linear([0.2, 0.1])]
+)
+def test_linear_terms_count_before_they_are_rounded(tilts):
+    """The rounded slope is a multiple of the row, the true one is not: g decreases forever."""
+    row = tilts.gradient(np.zeros(2))
+    along = [Fraction(row[1]), -Fraction(row[0])]  # <row, along> = 0
+    slope = sum(
+        Fraction(w) * sum(Fraction(c) * d for c, d in zip(h.c, along, strict=True))
+        for w, h in tilts.summed
+    )
+    assert slope != 0
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([row], [2.0]) + tilts)
+    found = intervals.prove_at(problem, tb.solve(problem, tb.Exact()).x)
+    assert found.lower == -math.inf
 
 
 # --- constants ------------------------------------------------------------------------------------
