@@ -103,7 +103,8 @@ def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
         high = f.value + f.value_error + _rise(answer, of_f, f, near)
     lower = g.value - g.value_error - near.gap
     rests = WITHIN.format(near.distance)
-    return Intervals((low, high), lower, has_minimiser=True, rests=rests), residual
+    found = Intervals((low, high), lower, has_minimiser=True, rests=rests)
+    return found.measured(units), residual
 
 
 def _sparse_ends(
