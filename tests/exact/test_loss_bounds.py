@@ -17,6 +17,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.exact.bounds import intervals, loss_bounds
+from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.bounds.intervals import prove
 
 DIGITS = 60
@@ -274,6 +275,11 @@ def test_linear_terms_count_before_they_are_rounded(tilts):
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([row], [2.0]) + tilts)
     found = intervals.prove_at(problem, tb.solve(problem, tb.Exact()).x)
     assert found.lower == -math.inf
+
+
+@pytest.mark.parametrize("entry", [1.6e-162, 1e-160, 1e-150, 1.0])
+def test_rows_whose_squares_underflow(entry):
+    assert least_stretch(np.array([[entry]])) <= entry
 
 
 # --- constants ------------------------------------------------------------------------------------
