@@ -354,10 +354,11 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
     tall = solve_tall(problem, x0)
     if tall is None:
         return None, False
-    intervals, residual = prove_tall(problem, tall)
+    x = arrays.like(tall.x, x0)
+    intervals, residual = prove_tall(problem, tall, host(x))
     if not residual <= TOL.accurate:
         return None, False
-    end = _state(problem, 1, arrays.like(tall.x, x0))
+    end = _state(problem, 1, x)
     n, value = len(tall.x), end.upper_value
     sigma = np.sqrt(np.maximum(tall.values[::-1], 0.0))
     findings = ExactFindings(
