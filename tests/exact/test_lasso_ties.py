@@ -149,7 +149,7 @@ def test_planted_faces_are_found_whole():
         problem = tb.Problem(
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x + r) + tb.L1(1.0)
         )
-        reduced = lasso.on_orthant(problem, n)
+        reduced = lasso.on_orthant(problem, n, np.zeros(n))
         found = reduced.point(np.ones(reduced.problem.dimension))
         np.testing.assert_array_equal(found, np.append(signs, np.zeros(n - 2 * face)))
         # Of two copies each has half of what both have together.
@@ -164,7 +164,7 @@ def test_slopes_of_minimisers_are_as_close_as_the_deviation_says(kind):
     """|grad_j(x) - grad_j(x*)| <= c_j sqrt(2 (g(x) - g*)), the inequality behind the reduction."""
     A, b, loss, largest = drawn(kind, seed=7)
     parts, w = decompose("test", "lower", loss, A.shape[1]), np.full(A.shape[1], 0.1 * largest)
-    star = lasso.approximate_minimiser(parts, w)
+    star = lasso.approximate_minimiser(parts, w, np.zeros(parts.n))
     bounds, rng = lasso._curvatures(parts), np.random.default_rng(8)
     for _ in range(200):
         x = star + 10 ** rng.uniform(-4, 1) * rng.standard_normal(len(star))

@@ -38,7 +38,7 @@ class Intervals(NamedTuple):
         pairs = zip(widths, (upper_value, lower_value), strict=True)
         return all(width <= math.sqrt(EPS) * abs(value) for width, value in pairs)
 
-    def measured(self, units: Host) -> Intervals:
+    def rescaled(self, units: Host) -> Intervals:
         """Say that distances are between points x/units, unless all units are 1."""
         told = self.rests.replace(" of x", " of x in rescaled variables")
         return self._replace(rests=told) if (units != 1.0).any() else self

@@ -107,7 +107,7 @@ def prove_tall(problem: Problem, answer: TallAnswer, given: Host) -> tuple[Inter
     lower = g.value - g.value_error - near.gap
     rests = WITHIN.format(near.distance + norm((given - x) / units))
     found = Intervals((low, high), lower, has_minimiser=True, rests=rests)
-    return found.measured(units), residual
+    return found.rescaled(units), residual
 
 
 def _sparse_ends(
