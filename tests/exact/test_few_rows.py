@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -234,3 +235,16 @@ def test_a_small_root_has_the_same_square_whatever_counts_as_tall(monkeypatch, r
     R = np.random.default_rng(0).standard_normal((rows, 8))
     root = newton._small_root(R, None, keeps_digits)
     np.testing.assert_allclose(root.T @ root, R.T @ R, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_of_rows_with_roots_of_weights_are_rounded(seed):
+    """Two equal rows of ones: every x_j is b/n, and the distance to it is what the report says."""
+    rng, n = np.random.default_rng(seed), 3000  # too many variables for singular values
+    b = float(rng.normal())
+    fit = tb.LeastSquares(np.ones((2, n)), [b, b], weights=rng.uniform(0.5, 2.0, 2))
+    result = tb.solve(tb.Problem(lower=fit, upper=tb.SquaredNorm()), Exact())
+    assert result.status == "certified"
+    square = sum((Fraction(x) - Fraction(b) / n) ** 2 for x in result.x)
+    said = re.search("within (.*?) of x", result.certificate.rests)
+    assert square <= Fraction(float(said[1])) ** 2

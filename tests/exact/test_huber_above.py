@@ -124,7 +124,7 @@ def test_the_fall_beyond_the_kinks_is_bounded_or_not_at_all(count):
         h, at = decompose("test", "upper", f, len(x)), x.astype(float)
         N = np.linalg.svd(A)[2][np.linalg.matrix_rank(A) :]
         steep = 10.0 ** rng.uniform(-6, 1)
-        fall = flattest(h, at, A, (A,), (np.zeros(len(x)),), steep, 0.0)
+        fall = flattest(h, at, A, (A,), steep, 0.0)
         bounded += np.isfinite(fall)
         for length in 10.0 ** rng.uniform(-8, 4, size=30):
             d = rng.standard_normal(len(N)) @ N

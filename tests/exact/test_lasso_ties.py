@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -146,7 +149,7 @@ def test_planted_faces_are_found_whole():
         problem = tb.Problem(
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x + r) + tb.L1(1.0)
         )
-        reduced = lasso.on_orthant(problem, n)
+        reduced = lasso.on_orthant(problem, n, np.zeros(n))
         found = reduced.point(np.ones(reduced.problem.dimension))
         np.testing.assert_array_equal(found, np.append(signs, np.zeros(n - 2 * face)))
         # Of two copies each has half of what both have together.
@@ -161,7 +164,7 @@ def test_slopes_of_minimisers_are_as_close_as_the_deviation_says(kind):
     """|grad_j(x) - grad_j(x*)| <= c_j sqrt(2 (g(x) - g*)), the inequality behind the reduction."""
     A, b, loss, largest = drawn(kind, seed=7)
     parts, w = decompose("test", "lower", loss, A.shape[1]), np.full(A.shape[1], 0.1 * largest)
-    star = lasso.approximate_minimiser(parts, w)
+    star = lasso.approximate_minimiser(parts, w, np.zeros(parts.n))
     bounds, rng = lasso._curvatures(parts), np.random.default_rng(8)
     for _ in range(200):
         x = star + 10 ** rng.uniform(-4, 1) * rng.standard_normal(len(star))
@@ -250,3 +253,20 @@ def test_a_poisson_loss_above_a_lasso():
     assert result.success
     assert result.lower_value == pytest.approx(even.lower_value, rel=1e-9)
     assert result.upper_value <= float(upper.value(even.x)) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_answer_rounded_to_single_precision_is_that_far_from_the_minimiser(seed):
+    """With one variable, x = (<a, b> - w sign <a, b>)/<a, a>, here as a fraction."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.normal(size=9).astype(np.float32) for _ in range(2))
+    fit = tb.LeastSquares(a[:, None], b) + tb.L1(0.125)
+    start = np.zeros(1, dtype=np.float32)
+    problem = tb.Problem(lower=fit, upper=tb.SquaredNorm())
+    result = tb.solve(problem, tb.Exact(), x0=start)
+    assert result.status == "certified"
+    a, b = ([Fraction(float(v)) for v in each] for each in (a, b))
+    square, inner = (sum(s * t for s, t in zip(a, each, strict=True)) for each in (a, b))
+    truth = (inner - Fraction(1, 8) * (1 if inner > 0 else -1)) / square
+    said = re.search("within (.*?) of x", result.certificate.rests)
+    assert abs(Fraction(float(result.x[0])) - truth) <= Fraction(1.1) * Fraction(float(said[1]))

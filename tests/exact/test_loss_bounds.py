@@ -10,12 +10,14 @@ from __future__ import annotations
 import decimal
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import tiebreak as tb
 from tiebreak.exact.bounds import intervals, loss_bounds
+from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.bounds.intervals import prove
 
 DIGITS = 60
@@ -245,6 +247,41 @@ def test_a_quadratic_without_a_minimum_has_no_growth():
     assert tb.Quadratic(Q).defect == 0.0
 
 
+@pytest.mark.parametrize(("n", "d", "radius"), [(2, 1e-17, 1e6), (100, 1.5e-13, 1.0)])
+def test_a_quadratic_that_is_convex_only_up_to_rounding(n, d, radius):
+    """On a ball, ½x_1² - d/2 x_n² has the minimum -d radius²/2, where x_n = radius or -radius."""
+    Q, end = np.zeros(n), np.zeros(n)
+    Q[0], Q[-1], end[-1] = 1.0, -d, radius
+    lower, Z = tb.Quadratic(np.diag(Q)), tb.Ball(radius)
+    problem = tb.Problem(upper=tb.Linear(end / radius), lower=lower, domain=Z)
+    for x in (0.0 * end, end):
+        found = prove(problem, x, np.zeros(n))
+        assert found.lower <= -0.5 * d * radius**2
+        assert found.upper[0] <= -radius
+
+
+@pytest.mark.parametrize(
+    "tilts", [0.1 * tb.Linear([1.0, 3.0]), tb.Linear([0.1, 0.5]) + tb.Linear([0.2, 0.1])]
+)
+def test_linear_terms_count_before_they_are_rounded(tilts):
+    """The rounded slope is a multiple of the row, the true one is not: g decreases forever."""
+    row = tilts.gradient(np.zeros(2))
+    along = [Fraction(row[1]), -Fraction(row[0])]  # <row, along> = 0
+    slope = sum(
+        Fraction(w) * sum(Fraction(c) * d for c, d in zip(h.c, along, strict=True))
+        for w, h in tilts.summed
+    )
+    assert slope != 0
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([row], [2.0]) + tilts)
+    found = intervals.prove_at(problem, tb.solve(problem, tb.Exact()).x)
+    assert found.lower == -math.inf
+
+
+@pytest.mark.parametrize("entry", [1.6e-162, 1e-160, 1e-150, 1.0])
+def test_rows_whose_squares_underflow(entry):
+    assert least_stretch(np.array([[entry]])) <= entry
+
+
 # --- constants ------------------------------------------------------------------------------------
 
 CONSTANTS = {
@@ -318,3 +355,13 @@ def test_a_rank_that_is_not_known_leaves_the_lower_side(monkeypatch):
     assert found.upper[0] == pytest.approx(f, rel=1e-6)
     wrong = x + 1e-3 * rng.normal(size=40)  # a bad point: wide, never wrong
     assert intervals.prove_at(problem, wrong).upper[0] <= best
+
+
+def test_squares_next_to_outliers_are_not_all_of_the_lower_level():
+    """At x = 0 the squares vanish, but the outlier pulls: g* = 9 and f* = 1/2, at x = 1."""
+    fit = tb.LeastSquares([[1.0]], [0.0]) + tb.Huber([[1.0]], [10.0], delta=1.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=fit)
+    for x in (0.0, 0.5, 1.0, 3.0):
+        found = intervals.prove_at(problem, np.array([x]))
+        assert found.lower <= 9.0
+        assert found.upper[0] <= 0.5 <= found.upper[1]

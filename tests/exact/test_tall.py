@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
@@ -341,3 +344,19 @@ def test_single_precision_and_other_libraries_are_read_in_slices(kind, monkeypat
     assert found.dimension == 8
     assert type(found.x) is type(given(center))
     np.testing.assert_allclose(np.asarray(found.x), truth.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_answer_in_single_precision_says_how_far_it_is_from_the_minimiser(seed):
+    """With one variable, x = <a, b>/<a, a>, here as a fraction."""
+    rng, start = np.random.default_rng(seed), np.zeros(1, dtype=np.float32)
+    a, b = (rng.normal(size=9).astype(np.float32) for _ in range(2))
+    units = np.float32(2.0 ** round(np.log2(np.linalg.norm(a))))
+    a = a / units  # so that no unit but 1 is used
+    fit = tb.LeastSquares(a[:, None], b)
+    result = tb.solve(tb.Problem(lower=fit, upper=tb.SquaredNorm()), tb.Exact(), x0=start)
+    a, b = ([Fraction(float(v)) for v in each] for each in (a, b))
+    square, inner = (sum(s * t for s, t in zip(a, each, strict=True)) for each in (a, b))
+    said = re.search(r"within (\S*?) of x$", result.certificate.rests)
+    away = abs(Fraction(float(result.x[0])) - inner / square)
+    assert away <= Fraction(1.1) * Fraction(float(said[1]))  # two digits are printed

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
+import mpmath
 import numpy as np
 import pytest
 from truth.claims import weights
@@ -87,3 +89,20 @@ def test_outliers_alone_are_no_constant():
     parts = decompose("", "", loss, 2)
     assert nearest_minimiser(Z, parts, np.array([0.5, 0.5])).distance >= math.sqrt(0.5)
     assert nearest_minimiser(Z, parts, np.ones(2)).distance <= 1e-12
+
+
+@pytest.mark.parametrize(("m", "domain"), [(60, tb.Space()), (3, tb.Box(-1e12, 1e12))])
+def test_a_distance_says_in_which_variables_it_is_measured(m, domain):
+    """A column of 1e-9 makes x_1 so large that its last digit is longer than the distance in u."""
+    rng = np.random.default_rng(0)
+    A, b = rng.normal(size=(m, 3)) * np.array([1e-9, 1.0, 1.0]), rng.normal(size=m)
+    problem = tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.SquaredNorm(), domain=domain)
+    result = tb.solve(problem, tb.Exact())
+    rests = result.certificate.rests
+    with mpmath.workdps(50):
+        rows = mpmath.matrix(A.tolist())
+        truth = mpmath.lu_solve(rows.T * rows, rows.T * mpmath.matrix(b.tolist()))
+        away = mpmath.norm(truth - mpmath.matrix(result.x.tolist()))
+    said = float(re.search("within (.*?) of x", rests)[1])
+    assert away > said  # in x itself, this would be false
+    assert rests.endswith("of x in rescaled variables")

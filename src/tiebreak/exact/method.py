@@ -39,7 +39,7 @@ from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions import Minorant, Parts, decompose, split, summands
 from tiebreak.linalg import EPS, TOL, Array, Rank, Refusal, arrays, deadline, in_files, refusal_of
-from tiebreak.linalg.host import host
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import in_units
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
@@ -311,8 +311,10 @@ def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectSta
         upper_range=(end.upper_value, end.upper_value),
         residual=only.residual,
     )
-    proved = prove_within(problem, x, only.distance)
-    proved = proved._replace(lower=g.value - g.value_error - only.gap, has_minimiser=True)
+    moved = norm(host(x) - only.x)  # by rounding to single precision
+    least = g.value - g.value_error - g.steepness * moved - only.gap
+    proved = prove_within(problem, x, only.distance + moved)
+    proved = proved._replace(lower=least, has_minimiser=True)
     return _solved(problem, end, findings, proved)
 
 
@@ -352,10 +354,11 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
     tall = solve_tall(problem, x0)
     if tall is None:
         return None, False
-    intervals, residual = prove_tall(problem, tall)
+    x = arrays.like(tall.x, x0)
+    intervals, residual = prove_tall(problem, tall, host(x))
     if not residual <= TOL.accurate:
         return None, False
-    end = _state(problem, 1, arrays.like(tall.x, x0))
+    end = _state(problem, 1, x)
     n, value = len(tall.x), end.upper_value
     sigma = np.sqrt(np.maximum(tall.values[::-1], 0.0))
     findings = ExactFindings(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
-from tiebreak.linalg import EPS, Array, arrays, in_files, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.sets import projected
 
@@ -37,6 +37,11 @@ class Intervals(NamedTuple):
         widths = self.upper[1] - self.upper[0], lower_value - self.lower
         pairs = zip(widths, (upper_value, lower_value), strict=True)
         return all(width <= math.sqrt(EPS) * abs(value) for width, value in pairs)
+
+    def rescaled(self, units: Host) -> Intervals:
+        """Say that distances are between points x/units, unless all units are 1."""
+        told = self.rests.replace(" of x", " of x in rescaled variables")
+        return self._replace(rests=told) if (units != 1.0).any() else self
 
     def both(self, other: Intervals) -> Intervals:
         """The intersection with other intervals of the same problem."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.functions import Parts
-from tiebreak.linalg import EPS, SAFE, TOL, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, SAFE, TINY, TOL, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.host import norm
 
@@ -106,7 +106,7 @@ def least_stretch(rows: Host) -> float:
     """
     size, unit = norm(rows), rounding_unit(EPS, *rows.shape)
     smallest = float(spectra.eigenvalues(rows.T @ rows)[0])
-    noise = 4.0 * unit * size * size
+    noise = 4.0 * unit * size * size + TINY  # squares may underflow
     if smallest > 2.0 * noise:
         return math.sqrt(smallest - noise) / SAFE
     deadline.check(deadline.svd_work(*rows.shape))

@@ -98,7 +98,9 @@ def prove(
     is_g_open = is_open(g.value, g.value_error, proved.lower, g.value)
     if has_projection(problem.domain) and (is_f_open or is_g_open):
         unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
-        excess = unmet if problem.is_bounded else math.inf
+        width, excess = problem.domain.diameter_in(n), math.inf
+        if math.isfinite(width):  # convex only up to a defect, g may fall below its tangents
+            excess = unmet + 0.5 * problem.lower.defect * width * width * SAFE
         proved = proved.both(Intervals(lower=g.value - g.value_error - excess))
     has_more = is_l1 or (has_projection(problem.domain) and not is_space)
     if is_f_open and has_more and len(g_parts.squares) == len(g_parts.curved):
@@ -225,13 +227,14 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
 
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (the cost of moving x
     into Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + (that cost). The bound is
-    valid for any mu > 0.
+    valid for any mu > 0. If g is convex only up to a defect, L is that much less convex.
     """
     center, radius = ball_of(problem.domain, len(x)) or (x, math.inf)
     w = x - center
     length = norm(w)
     mu = -float(g.slope @ w) / length / length if length > 0.0 else 0.0
-    if not mu > 0.0:
+    strong = mu - problem.lower.defect
+    if not strong > 0.0:
         return math.inf
     unit = rounding_unit(EPS, len(x))
     size = norm(x) + length
@@ -239,8 +242,8 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
     outside = max(length - radius, 0.0) + unit * size
     lacking = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     lacking += 0.5 * mu * (abs(radius - length) + unit * size) * (radius + size)
-    reach = math.hypot(residual, math.sqrt(2.0 * mu) * math.sqrt(lacking))
-    return (residual + reach) / mu + EPS * radius
+    reach = math.hypot(residual, math.sqrt(2.0 * strong) * math.sqrt(lacking))
+    return (residual + reach) / strong * SAFE + EPS * radius
 
 
 def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:

@@ -104,9 +104,12 @@ def _rank(*rows: Host) -> int:
     return found or 0
 
 
-def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
-    """Is it proved that these vectors are exactly in the span of the rows?"""
-    some = [v[None] for v in vectors if v.any()]
+def _contains(found: Span, rows: tuple[Host, ...], h: Parts, outliers: Host) -> bool:
+    """Is it proved that h's linear terms and these outliers are exactly in the span of the rows?
+
+    The terms are checked one by one, because their sum is rounded.
+    """
+    some = [v[None] for v in (*(row for part in h.tilts for row in part.rows), *outliers)]
     rank, n = found.right.shape
     return not some or rank == n or (bool(rows) and _rank(*rows, *some) == rank)
 
@@ -136,7 +139,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         return _by_residual(h, x, R, rows) if is_squares else None
     # If the linear term or the row of an outlier is outside the span, g is unbounded (or nearly
     # so), or some direction affects only outliers.
-    if not _contains(found, rows, h.c, *kinks.outliers):
+    if not _contains(found, rows, h, kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
     if not doubt <= TOL.percent:
@@ -144,7 +147,9 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     more = (1.0 + doubt) * SAFE
     y, left, error = found.balance(slope.vector)
     lost = (norm(left) + error + slope.product_error + TINY) / found.least
-    decrement = min(norm(y) + slope.image_error + lost, _largest_residual(h, x)) * more
+    # With outliers, what is left of h may be squares, but it also has their linear terms.
+    residual = _largest_residual(h, x) if is_squares else math.inf
+    decrement = min(norm(y) + slope.image_error + lost, residual) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
     rho = max((p.phi.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
@@ -213,7 +218,7 @@ def below(
     if not math.isfinite(fall):
         # rounding may make f slightly nonconvex
         dent = 0.5 * -sigma * reach * reach if sigma < 0.0 else 0.0
-        fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach + dent)
+        fall = min(flattest(f, x, R, g.rows, steep, g.change), steep * reach + dent)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
 
@@ -222,19 +227,18 @@ def flattest(
     x: Host,
     R: Host,
     rows: tuple[Host, ...],
-    tilts: tuple[Host, ...],
     steep: float,
     change: float,
 ) -> float:
     """Bound how far <s, delta> + ½|F delta|² is below 0 if |s| <= steep, |R delta| <= change.
 
     F is the root of f's second derivative at x; losses of f that are not squares gain less from
-    their curvature (see `largest_fall`). The slope s is in the span of ``tilts`` and the rows of F
-    and R; F and R together have the same span as f's rows and ``rows``, and the ``tilts`` must be
-    in that span. There, |delta| <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the
-    smallest positive singular value of aF and R together.
+    their curvature (see `largest_fall`). The slope s is in the span of f's linear terms and the
+    rows of F and R; F and R together have the same span as f's rows and ``rows``, and the linear
+    terms must be in that span. There, |delta| <= (a|F delta| + |R delta|)/tau for any a > 0, where
+    tau is the smallest positive singular value of aF and R together.
 
-    For Huber losses, F has the rows that are not outliers, and outliers are among the ``tilts``. No
+    For Huber losses, F has the rows that are not outliers, and outliers count as linear terms. No
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
     change)/a. Farther out, f's gain along the ray is convex, and it is known on the first share t =
     radius tau/(a p + change) of the ray: it is at least ½(t p)²/t, and t p >= p1. So the gain is at
@@ -242,12 +246,11 @@ def flattest(
     steep a/tau <= ½p1.
     """
     f, kinks = f.between_kinks(x)
-    tilts = (*tilts, *kinks.outliers)
     F = f.curvature(x)
     a = 2.0 ** round(math.log2(norm(R) / norm(F))) if F.any() and R.any() else 1.0
     every = (*(part.rows for part in f.curved), *rows)
     both = span(np.vstack([a * F, R]), *every)
-    if both is None or not _contains(both, every, *tilts):
+    if both is None or not _contains(both, every, f, kinks.outliers):
         return math.inf
     doubt = curvature_error(f, x, both.R, both.least)
     if not doubt <= TOL.percent:

@@ -42,7 +42,7 @@ def prove_rescaled(
     if twin is None:
         return intervals
     if scaled.is_rescaled:
-        intervals = prove(twin, u, normal)
+        intervals = prove(twin, u, normal).rescaled(units)
     if not has_other_rows or intervals.are_sharp(*values):
         return intervals
     equations = WeightedEquations.of(twin, factors)
@@ -53,7 +53,7 @@ def prove_rescaled(
         more = prove(twin, u, normal)._replace(lower=-math.inf)  # the twin's g has different values
     else:
         more = prove_within(twin, u, equations.distance(u))
-    return intervals.both(more)
+    return intervals.both(more.rescaled(units))
 
 
 def stretched(problem: Problem, units: Host) -> Problem | None:

@@ -76,8 +76,11 @@ class _Near(NamedTuple):
     distance: float  # some minimiser is within this distance of x
 
 
-def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
-    """Return proved intervals, and the relative residuals of both optimality conditions."""
+def prove_tall(problem: Problem, answer: TallAnswer, given: Host) -> tuple[Intervals, float]:
+    """Return proved intervals, and the relative residuals of both optimality conditions.
+
+    ``given``: the answer's x as the user gets it, which may be rounded to single precision.
+    """
     x, units, is_l1 = answer.x, answer.units, not problem.is_smooth
     seen = [(level, level.at(x)) for level in (answer.upper, answer.lower)]
     f, g = (level.evaluate(here, units) for level, here in seen)
@@ -102,8 +105,9 @@ def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
         low = low - 4.0 * EPS * abs(f.value) if answer.is_open_exactly else -math.inf
         high = f.value + f.value_error + _rise(answer, of_f, f, near)
     lower = g.value - g.value_error - near.gap
-    rests = WITHIN.format(near.distance)
-    return Intervals((low, high), lower, has_minimiser=True, rests=rests), residual
+    rests = WITHIN.format(near.distance + norm((given - x) / units))
+    found = Intervals((low, high), lower, has_minimiser=True, rests=rests)
+    return found.rescaled(units), residual
 
 
 def _sparse_ends(

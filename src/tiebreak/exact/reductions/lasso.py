@@ -105,9 +105,7 @@ class OnlyMinimiser(NamedTuple):
     size: float  # the norm of these columns
 
 
-def on_orthant(
-    problem: Problem, n: int, x0: Array | None = None
-) -> Reduction | OnlyMinimiser | str | None:
+def on_orthant(problem: Problem, n: int, x0: Array) -> Reduction | OnlyMinimiser | str | None:
     """Return the problem in u >= 0, with x = signs u on the kept variables and 0 elsewhere.
 
     If the lower level has only one minimiser, return that instead. Return None if the level has no
@@ -121,7 +119,7 @@ def on_orthant(
     if terms.square > 0.0:
         ridge = LeastSquaresPart(terms.square, np.eye(n), np.zeros(n))
         h = Parts(n, (*h.parts, ridge))
-    z = approximate_minimiser(h, w, np.zeros(n) if x0 is None else host(x0))
+    z = approximate_minimiser(h, w, host(x0))
     if z is None:
         return NOT_SETTLED
     slope = h.slope(z)  # the slope is cached
@@ -203,13 +201,12 @@ def _curvatures(h: Parts) -> Host:
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
 
-def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
+def approximate_minimiser(h: Parts, w: Host, guess: Host) -> Host | None:
     """Minimise h + sum of w_j |x_j| to within rounding error; return None if that fails.
 
     We keep a growing set of variables, each with a sign, and minimise over u >= 0 on it. Then we
     add the variables whose slopes exceed their weights by at least half of the largest excess.
     """
-    guess = np.zeros(h.n) if start is None else start
     if h.is_squares:
         R = h.curvature(guess)
         targets = [part.roots * part.target for part in h.squares]

@@ -50,9 +50,13 @@ ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those o
 
 
 class ScaledEquations:
-    """The equations S x = b: rows and target of a least-squares loss, scaled as in `scaled`."""
+    """The equations S x = b: rows and target of a least-squares loss, scaled as in `scaled`.
 
-    def __init__(self, matrix: Matrix, b: Array) -> None:
+    Are they rounded (``is_rounded``), as products with the roots of weights?
+    """
+
+    def __init__(self, matrix: Matrix, b: Array, is_rounded: bool = False) -> None:
+        self._rounding: float = 2.0 * EPS if is_rounded else 0.0
         self.S, self.exponent = scaled(matrix.on_host())
         self.b: Host = np.ldexp(host(b), -self.exponent)
         self.is_dense = isinstance(self.S, np.ndarray)
@@ -74,12 +78,12 @@ class ScaledEquations:
         return -self._sliced.times(x, self.b)
 
     def error(self, x: Host, left: Host) -> float:
-        """Bound the rounding error of ``left``."""
+        """Bound the error of ``left``, including that of rounded equations."""
         terms = self.size * norm(x) + norm(self.b)
         if not self._is_careful(x):
             return rounding_unit(EPS, *self.S.shape) * terms
         unit: float = EPS * max(self.S.shape)
-        return 2.0 * EPS * norm(left) + 4.0 * unit * unit * terms
+        return 2.0 * EPS * norm(left) + (4.0 * unit * unit + self._rounding) * terms
 
 
 class WideProblem(NamedTuple):
@@ -112,9 +116,11 @@ class WideProblem(NamedTuple):
         if found is not None and found.rank == rows.shape[0]:
             return rows, target, heaviest, found
         A, b = _weighted(first)
-        found, (m, n) = row_rank(A, epsilon), A.shape
+        given, found, (m, n) = found, row_rank(A, epsilon), A.shape
         is_long = max(m, n) * n > DENSE_LIMIT  # too many variables to compute singular values
         if others or found is None or not ((found.is_exact and A is rows) or is_long):
+            return None
+        if found.is_exact and found != given:  # the products with weights have another rank
             return None
         return A, b, first.scale, found
 
@@ -217,7 +223,8 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     if (given := wide.equations(epsilon)) is None:
         return None
     A, b, heaviest, (rank, rest) = given
-    at, n = ScaledEquations(A, b), int(start.shape[0])
+    is_rounded = len(wide.lower) == 1 and A is not wide.lower[0].rows
+    at, n = ScaledEquations(A, b, is_rounded), int(start.shape[0])
     strength = wide.strength if f is None or f.rows is None else f.scale
     none = WideAnswer(start, (strength, heaviest), at, row_gram(A), rank, rest, np.zeros(n), None)
     answer = _sparsest(problem, none) if f is None else _least_squares(f, none)
