@@ -232,10 +232,14 @@ def test_success_at_a_tighter_tolerance_has_no_larger_error(count, method):
     said = []
     for name in names:
         built = tb.instance(name)
-        results = [
-            tb.solve(built.problem, method, x0=built.x0, rtol=10.0**-k, max_iter=limit)
-            for k in powers
-        ]
+        try:
+            results = [
+                tb.solve(built.problem, method, x0=built.x0, rtol=10.0**-k, max_iter=limit)
+                for k in powers
+            ]
+        except ValueError:  # outside the method's assumptions
+            assert method != "auto"
+            continue
         low = max(result.upper_optimum[0] for result in results)
         high = min(result.upper_optimum[1] for result in results)
         if built.upper_optimum is not None:

@@ -39,14 +39,15 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
     The answer is not certain if a linear program finds a direction that may be an artefact of
     rounding.
     """
-    found, is_certain = level_of(problem, level, n), True
+    found = level_of(problem, level, n)
     if found is None or found.cone.curves:
         return Recession(None)
-    for d in chain(found.single_variables(), candidates(found)):
+    guesses, doubtful = found.single_variables(), 0
+    for d in chain(guesses, candidates(found)):
         if (proved := proved_direction(found, d)) is not None:
             return Recession(proved / norm(proved))
-        is_certain = False
-    return Recession(None, is_certain)
+        doubtful += 1
+    return Recession(None, doubtful == len(guesses))  # a wrong guess casts no doubt
 
 
 def is_long(level: RecessionLevel) -> bool:
