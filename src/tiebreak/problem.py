@@ -426,8 +426,8 @@ class Problem(_ByName, FromData):
         """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
         # Such growth holds for a strongly convex g on every Z, and for least squares on R^n.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
-        curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
-        return max(curvature, on_space)
+        curvature = self.lower.strong_convexity - self.lower.defect
+        return max(curvature + self.penalties[1].strong_convexity, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
         """Return ``x`` as a vector with this problem's array library, dtype and length."""
@@ -497,6 +497,6 @@ def solution_dimension(problem: Problem) -> int | None:
     The dimension is 0 if g is strongly convex; on R^n and in a ball, g may provide it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
-    if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:
+    if g.strong_convexity - g.defect + problem.penalties[1].strong_convexity > 0.0:
         return 0
     return None if ball is None else g.solution_dimension(*ball)

@@ -423,3 +423,18 @@ def test_no_bound_trusts_a_vertex_of_a_linear_program(count):
         assert Fraction(low) <= least
         loss = max(loss, float(least - Fraction(low)))
     assert loss < 1e-9  # as far as HiGHS's multipliers are off
+
+
+def test_the_growth_of_a_sum_counts_what_a_large_quadratic_may_lack():
+    tilt = 0.9e-8  # within the rounding of Q, which is not quite semidefinite
+    large = tb.Quadratic(np.diag([1e8, -tilt]), [0.0, -1e-4])
+    sums = (large + tb.SquaredNorm(1e-8), 1e-4), (large + tb.ElasticNet(0.5e-4, 1e-8), 0.5e-4)
+    for (g, fall), domain in itertools.product(sums, (tb.Space(), tb.Box(-1e6, 1e6))):
+        problem = tb.Problem(lower=g, upper=tb.SquaredNorm(center=[1.0, 1.0]), domain=domain)
+        assert problem.growth <= 1e-8 - tilt
+        proof = tb.solve(problem, "adaptive", max_iter=50).certificate
+        x_star = np.array([0.0, fall / (1e-8 - tilt)])
+        assert proof.lower_optimum[0] <= g.value(x_star)
+        assert proof.upper_optimum[1] >= problem.upper.value(x_star)
+    certain = tb.Quadratic(np.diag([1e8, 1.0])) + tb.SquaredNorm(1.0)
+    assert certain.growth == pytest.approx(2.0, rel=1e-5)
