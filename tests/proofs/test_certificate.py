@@ -438,3 +438,14 @@ def test_the_growth_of_a_sum_counts_what_a_large_quadratic_may_lack():
         assert proof.upper_optimum[1] >= problem.upper.value(x_star)
     certain = tb.Quadratic(np.diag([1e8, 1.0])) + tb.SquaredNorm(1.0)
     assert certain.growth == pytest.approx(2.0, rel=1e-5)
+
+
+def test_without_a_lipschitz_constant_the_slope_at_a_minorant_says_little_elsewhere():
+    g = tb.Poisson(200.0 * np.eye(2), [0.0, 0.0], mean=False)  # flat at y, steep at x
+    p = tb.Problem(lower=g, upper=tb.SquaredNorm(), domain=tb.Halfspace([-1.0, -1.0], -2.0))
+    x, y = np.full(2, 1.0 - 1e-6), np.full(2, -1.0)
+    (near,), _ = g.evaluate([PointWithImage(y, *g.forward(y))])
+    step = StepEvidence(values=((g.value(x), x, near),))
+    accumulator = BoundAccumulator(p, x)
+    accumulator.add(step)
+    assert accumulator.sums.ghat >= g.value(np.ones(2))
