@@ -468,7 +468,7 @@ class Problem(_ByName, FromData):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
         if isinstance(Z, Set):
             return Z.violations(x)
-        return distance_violation(type(Z).__name__, x, Z.project(x))
+        return distance_violation(type(Z).__name__, x, Z.project)
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
         """Return the points ``xs`` with their images under the matrices of both functions."""
