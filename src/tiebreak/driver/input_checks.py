@@ -46,7 +46,7 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 
 
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
-    """Check that both functions have a finite value and a finite gradient of the right length."""
+    """Check that values and gradients are finite, and that no gradient is certainly wrong."""
     for name, h, penalty in zip(
         ("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True
     ):
@@ -72,6 +72,8 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
                 f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
+    if wrong := wrong_gradient(problem, x):
+        raise ValueError(f"{owner}: {wrong}")
 
 
 def check_size(owner: str, name: str, h: Function) -> None:
