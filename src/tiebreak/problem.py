@@ -340,7 +340,10 @@ class Problem(_ByName, FromData):
         # The weight is increased slightly, so that rounding errors do not make us reject a problem
         # that is barely bounded.
         little = math.sqrt(arrays.epsilon(slope))
-        d = self.prox(-slope, 0.0, 1.0 + little)
+        try:
+            d = self.prox(-slope, 0.0, 1.0 + little)
+        except ValueError:  # no prox in closed form
+            return False
         return arrays.norm(d) > little * arrays.norm(slope)
 
     @cached_property
