@@ -354,3 +354,21 @@ def test_a_point_is_judged_as_it_is_given_even_if_the_projection_overwrites_it()
     assert proof.status == "failed"
     assert proof.upper_value == upper.value(x)
     assert proof.distance == pytest.approx(np.sqrt(2.0))
+
+
+class OneBuffer(Overwriting):
+    """The same set, with a projection that returns one array again and again."""
+
+    def __init__(self):
+        self.buffer = np.zeros(3)
+
+    def project(self, x):
+        return np.maximum(x, 0.0, out=self.buffer)
+
+
+def test_a_projection_that_overwrites_its_former_results_is_refused():
+    fit = tb.LeastSquares([[1.0, 1.0, -1.0]], [1.0])
+    problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=OneBuffer())
+    for call in (lambda: tb.solve(problem, "tikhonov"), lambda: tb.certify(problem, np.ones(3))):
+        with pytest.raises(ValueError, match=r"domain must have a project that returns a new arr"):
+            call()

@@ -23,7 +23,10 @@ from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
 
 @runtime_checkable
 class Domain(Protocol):
-    """What the library needs from a set Z. The methods of a set must not modify their arguments."""
+    """What the library needs from a set Z.
+
+    The methods of a set must not modify their arguments, nor arrays that they have returned.
+    """
 
     def diameter_in(self, n: int) -> float: ...
 

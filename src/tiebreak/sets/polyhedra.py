@@ -52,7 +52,8 @@ class Polyhedron(Constraints):
     origins: ClassVar[tuple[Host, Host]]  # the user's row from which each row comes
     signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
     counts: ClassVar[tuple[tuple[str, int], ...]]  # the number of rows given for each matrix
-    _latest: ClassVar[tuple[Any, tuple[Host, float] | None]] = (None, None)  # the last c and the result for it
+    # the last c, and the result of `_least` for it
+    _latest: ClassVar[tuple[Any, tuple[Host, float] | None]] = (None, None)
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
