@@ -373,3 +373,15 @@ def test_a_bounded_linear_level_whose_least_value_overflows_is_not_called_unboun
     domain: tb.Domain,
 ) -> None:
     tb.Problem(lower=tb.Linear([1e308, 1e308]), upper=tb.SquaredNorm(), domain=domain)
+
+
+@pytest.mark.parametrize("penalty", [tb.TotalVariation(1.0), tb.LInf(1.0)])
+@pytest.mark.parametrize("scale", [0.1, 9.0])
+def test_a_linear_level_may_have_a_penalty_without_a_prox(penalty, scale):
+    fall = tb.Linear(scale * np.array([1.0, -1.0, 0.0, 0.0]))
+    problem = tb.Problem(lower=fall + penalty, upper=tb.SquaredNorm(center=[1.0, 2.0, 3.0, 4.0]))
+    result = tb.solve(problem)
+    assert result.status == ("solved" if scale < 1.0 else "unbounded")
+    if result.success:  # total variation is 0 for all constant vectors, the largest entry only at 0
+        mean = 2.5 if isinstance(penalty, tb.TotalVariation) else 0.0
+        np.testing.assert_allclose(result.x, mean, atol=1e-9)

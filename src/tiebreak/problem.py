@@ -340,7 +340,10 @@ class Problem(_ByName, FromData):
         # The weight is increased slightly, so that rounding errors do not make us reject a problem
         # that is barely bounded.
         little = math.sqrt(arrays.epsilon(slope))
-        d = self.prox(-slope, 0.0, 1.0 + little)
+        try:
+            d = self.prox(-slope, 0.0, 1.0 + little)
+        except ValueError:  # no prox in closed form
+            return False
         return arrays.norm(d) > little * arrays.norm(slope)
 
     @cached_property
@@ -426,8 +429,8 @@ class Problem(_ByName, FromData):
         """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
         # Such growth holds for a strongly convex g on every Z, and for least squares on R^n.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
-        curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
-        return max(curvature, on_space)
+        curvature = self.lower.strong_convexity - self.lower.defect
+        return max(curvature + self.penalties[1].strong_convexity, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
         """Return ``x`` as a vector with this problem's array library, dtype and length."""
@@ -468,7 +471,7 @@ class Problem(_ByName, FromData):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
         if isinstance(Z, Set):
             return Z.violations(x)
-        return distance_violation(type(Z).__name__, x, Z.project(x))
+        return distance_violation(type(Z).__name__, x, Z.project)
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
         """Return the points ``xs`` with their images under the matrices of both functions."""
@@ -497,6 +500,6 @@ def solution_dimension(problem: Problem) -> int | None:
     The dimension is 0 if g is strongly convex; on R^n and in a ball, g may provide it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
-    if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:
+    if g.strong_convexity - g.defect + problem.penalties[1].strong_convexity > 0.0:
         return 0
     return None if ball is None else g.solution_dimension(*ball)

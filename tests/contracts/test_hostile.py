@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.sets import Set
 
 
 def contains(interval: tuple[float, float], truth: float) -> bool:
@@ -327,3 +328,47 @@ def test_a_threshold_whose_square_is_no_float_raises_nothing(delta):
     A, b = rng.standard_normal((12, 4)), rng.standard_normal(12)
     problem = tb.Problem(lower=tb.Huber(A, b, delta), upper=tb.SquaredNorm())
     assert tb.solve(problem).status in ("certified", "solved", "undetermined", "failed")
+
+
+class Overwriting(Set):
+    """The non-negative vectors, with a projection that overwrites its argument."""
+
+    def project(self, x):
+        x[x < 0.0] = 0.0
+        return x
+
+    def project_cut(self, x, normal, offset, guess=None):
+        return tb.Orthant().project_cut(x, normal, offset, guess)
+
+    def support(self, direction):
+        return tb.Orthant().support(direction)
+
+    def argmin(self, direction):
+        return tb.Orthant().argmin(direction)
+
+
+def test_a_point_is_judged_as_it_is_given_even_if_the_projection_overwrites_it():
+    x, upper = np.array([1.0, -1.0, -1.0]), tb.SquaredNorm(center=[1.0, -1.0, -0.5])
+    fit = tb.LeastSquares([[1.0, 1.0, -1.0]], [1.0])
+    proof = tb.certify(tb.Problem(lower=fit, upper=upper, domain=Overwriting()), x, max_iter=300)
+    assert proof.status == "failed"
+    assert proof.upper_value == upper.value(x)
+    assert proof.distance == pytest.approx(np.sqrt(2.0))
+
+
+class OneBuffer(Overwriting):
+    """The same set, with a projection that returns one array again and again."""
+
+    def __init__(self):
+        self.buffer = np.zeros(3)
+
+    def project(self, x):
+        return np.maximum(x, 0.0, out=self.buffer)
+
+
+def test_a_projection_that_overwrites_its_former_results_is_refused():
+    fit = tb.LeastSquares([[1.0, 1.0, -1.0]], [1.0])
+    problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=OneBuffer())
+    for call in (lambda: tb.solve(problem, "tikhonov"), lambda: tb.certify(problem, np.ones(3))):
+        with pytest.raises(ValueError, match=r"domain must have a project that returns a new arr"):
+            call()

@@ -1260,3 +1260,22 @@ def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_
     # A kill between a save and the callback leaves one step that is saved, but not in the log.
     assert 1.0 - kills / steps <= ratio <= 1.2
     assert leftovers == []
+
+
+def test_certify_refuses_what_solve_refuses():
+    def level(factor=1.0, lower_bound=0.0):
+        return tb.Smooth(
+            lambda x: 0.5 * float((x[0] + x[1] - 2.0) ** 2),
+            lambda x: factor * (x[0] + x[1] - 2.0) * np.ones(2),
+            lipschitz=6.0,
+            lower_bound=lower_bound,
+        )
+
+    def problem(g):
+        return tb.Problem(upper=tb.SquaredNorm(), lower=g, domain=tb.Ball(3.0))
+
+    with pytest.raises(ValueError, match=r"^certify: the gradient of lower does not match"):
+        tb.certify(problem(level(factor=3.0)), [2.0, 0.0])
+    proof = tb.certify(problem(level(lower_bound=1.0)), [1.0, 1.0], max_iter=300)
+    assert proof.status == "failed"
+    assert proof.message.startswith("Your promises contradict each other: they imply g* >= 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -394,3 +395,57 @@ def test_a_set_with_neither_projection_nor_argmin_bounds_levels_by_its_size():
     model = models.Model(1.0, 0.0, 0.0, np.array([3.0, 4.0]), 0.0, 0.0, 0.0)
     region = regions.SolutionRegion(tb.Zero(), tb.Zero(), domain, None, np.zeros(2))
     assert region.minimum(model).value == pytest.approx(-5.0)
+
+
+def least_at_a_vertex(A, b, c):
+    """The least <c, x> over {x : A x <= b} in the plane, in rational arithmetic."""
+    rows = [(*map(Fraction, row), Fraction(end)) for row, end in zip(A, b, strict=True)]
+    values = []
+    for (p, q, u), (r, s, v) in itertools.combinations(rows, 2):
+        if det := p * s - q * r:
+            x, y = (u * s - q * v) / det, (p * v - u * r) / det
+            if all(i * x + j * y <= end for i, j, end in rows):
+                values.append(Fraction(c[0]) * x + Fraction(c[1]) * y)
+    return min(values)
+
+
+def test_no_bound_trusts_a_vertex_of_a_linear_program(count):
+    rng, zero, tilts, loss = np.random.default_rng(0), np.zeros(2), (1.0, 1e-9, 1e-10, 1e-11), 0.0
+    for k in range(count(60, 2000)):
+        turn = rng.uniform(0.0, 6.0)
+        Q = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+        A = np.vstack([Q, -Q, np.eye(2), -np.eye(2)])
+        b = np.repeat([rng.uniform(0.5, 1.0), 2.0], 4)
+        c = Q[0] + tilts[k % 4] * rng.standard_normal() * Q[1]  # HiGHS ignores small tilts
+        region = regions.SolutionRegion(tb.Zero(), tb.Zero(), tb.Polyhedron(A, b), None, zero)
+        low = region.minimum(models.Model(1.0, 0.0, 0.0, c, 0.0, 0.0, 0.0)).value
+        least = least_at_a_vertex(A, b, c)
+        assert Fraction(low) <= least
+        loss = max(loss, float(least - Fraction(low)))
+    assert loss < 1e-9  # as far as HiGHS's multipliers are off
+
+
+def test_the_growth_of_a_sum_counts_what_a_large_quadratic_may_lack():
+    tilt = 0.9e-8  # within the rounding of Q, which is not quite semidefinite
+    large = tb.Quadratic(np.diag([1e8, -tilt]), [0.0, -1e-4])
+    sums = (large + tb.SquaredNorm(1e-8), 1e-4), (large + tb.ElasticNet(0.5e-4, 1e-8), 0.5e-4)
+    for (g, fall), domain in itertools.product(sums, (tb.Space(), tb.Box(-1e6, 1e6))):
+        problem = tb.Problem(lower=g, upper=tb.SquaredNorm(center=[1.0, 1.0]), domain=domain)
+        assert problem.growth <= 1e-8 - tilt
+        proof = tb.solve(problem, "adaptive", max_iter=50).certificate
+        x_star = np.array([0.0, fall / (1e-8 - tilt)])
+        assert proof.lower_optimum[0] <= g.value(x_star)
+        assert proof.upper_optimum[1] >= problem.upper.value(x_star)
+    certain = tb.Quadratic(np.diag([1e8, 1.0])) + tb.SquaredNorm(1.0)
+    assert certain.growth == pytest.approx(2.0, rel=1e-5)
+
+
+def test_without_a_lipschitz_constant_the_slope_at_a_minorant_says_little_elsewhere():
+    g = tb.Poisson(200.0 * np.eye(2), [0.0, 0.0], mean=False)  # flat at y, steep at x
+    p = tb.Problem(lower=g, upper=tb.SquaredNorm(), domain=tb.Halfspace([-1.0, -1.0], -2.0))
+    x, y = np.full(2, 1.0 - 1e-6), np.full(2, -1.0)
+    (near,), _ = g.evaluate([PointWithImage(y, *g.forward(y))])
+    step = StepEvidence(values=((g.value(x), x, near),))
+    accumulator = BoundAccumulator(p, x)
+    accumulator.add(step)
+    assert accumulator.sums.ghat >= g.value(np.ones(2))

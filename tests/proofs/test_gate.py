@@ -192,3 +192,14 @@ def test_the_upper_end_of_an_interval_is_at_least_f_at_a_minimiser():
     assert result.upper_optimum[0] <= 1.0 <= result.upper_optimum[1]
     assert "minimiser" in result.certificate.rests
     assert_allclose(result.x, X, atol=1e-12)
+
+
+def test_a_value_of_g_far_below_its_least_value_is_not_within_the_tolerance():
+    below = LevelClaim(-1.0, -1.0, 1e-4)
+    assert word(gate.DOUBT, (below, PROVED[1])) == "undetermined"
+    assert word(gate.DOUBT, (below, PROVED[1]), criterion="weak") == "undetermined"
+    fit, upper = tb.SquaredNorm(center=[0.0, 1.5e6]), tb.Linear([0.0, 1.0])
+    problem = tb.Problem(lower=fit, upper=upper, domain=tb.Box(1e6, 2e6))
+    for off, status in ((0.0, "certified"), (9e-4, "undetermined")):  # still in Z: 1e-9 of |x|
+        proof = tb.certify(problem, [1e6 - off, 1.5e6], rtol=0.0, atol=(10.0, 1.0))
+        assert proof.status == status

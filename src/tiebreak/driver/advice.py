@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from tiebreak.driver.input_checks import wrong_gradient
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import TOL
@@ -161,7 +162,11 @@ def _levels(counts: Sequence[int]) -> list[str]:
 
 
 def contradiction(run: Run) -> str:
-    """Say which promise is false; a false promise rules out a certificate."""
+    """Say which promise is false, if any: a false promise rules out a certificate."""
+    if not run.accumulator.is_contradicted:
+        return ""
+    if wrong := wrong_gradient(run.problem, run.state.x):
+        return wrong
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (

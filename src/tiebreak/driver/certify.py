@@ -8,6 +8,7 @@ from typing import Any
 
 from tiebreak.algorithms import AGMBiO, PAGMBiO, no_projection
 from tiebreak.auto.selection import first_order
+from tiebreak.driver.advice import contradiction
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem, tolerances
 from tiebreak.driver.result import promises
@@ -52,8 +53,9 @@ def certify(
 
     The ``status`` of the certificate is "certified" if |f(x) - f*| and g(x) - g* are proved to be
     within the tolerances, defined as in `solve` (with the point of the domain nearest to x in place
-    of x0). It is "failed" if x is not in the domain. Otherwise it names the limit that was reached,
-    or is "undetermined" if the bounds no longer improve but are wider than the tolerance.
+    of x0). It is "failed" if x is not in the domain, or if your promises contradict each other.
+    Otherwise it names the limit that was reached, or is "undetermined" if the bounds no longer
+    improve but are wider than the tolerance.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -108,9 +110,9 @@ def _judged(
         tolerance = runs[-1].tolerance(x, proof.upper_value, proof.lower_value)
     if (outside := violated(problem, x)) is not None:
         ended = Ended(BROKEN, OUTSIDE.format(outside.what, outside.amount))
-    levels = claims_of(proof, tolerance)
+    levels, broken = claims_of(proof, tolerance), contradiction(runs[-1]) if runs else ""
     assumed = " and ".join(promises(problem))
-    word, sentence = judge(ResultClaim(problem, x, ended, levels, assumed=assumed))
+    word, sentence = judge(ResultClaim(problem, x, ended, levels, broken=broken, assumed=assumed))
     return replace(proof, status=word, message=sentence)
 
 
@@ -146,8 +148,7 @@ def _collected(
                     break
         if steps >= max_iter:
             break
-    assert proof is not None
-    return steps, proof
+    return steps, runs[-1].certificate(x)
 
 
 def _settled(before: float, after: float, value: float) -> bool:

@@ -16,6 +16,7 @@ from tiebreak.functions import (
 )
 from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import Problem
+from tiebreak.sets import has_projection
 
 SMALLEST, LARGEST = 1e-152, 1e152  # roughly the square roots of the smallest and largest floats
 
@@ -46,7 +47,18 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 
 
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
-    """Check that both functions have a finite value and a finite gradient of the right length."""
+    """Check that values and gradients are finite, and that no gradient is certainly wrong.
+
+    Also check that each projection onto a set from outside the package is a new array.
+    """
+    Z = problem.domain
+    if not type(Z).__module__.startswith("tiebreak.") and has_projection(Z):
+        first = Z.project(arrays.copied(x))
+        if Z.project(arrays.copied(x)) is first:
+            raise ValueError(
+                f"{owner}: domain must have a project that returns a new array in every call, "
+                "got the same array twice"
+            )
     for name, h, penalty in zip(
         ("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True
     ):
@@ -72,6 +84,8 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
                 f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
+    if wrong := wrong_gradient(problem, x):
+        raise ValueError(f"{owner}: {wrong}")
 
 
 def check_size(owner: str, name: str, h: Function) -> None:

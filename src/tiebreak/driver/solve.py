@@ -26,7 +26,6 @@ from tiebreak.driver.input_checks import (
     check_limits,
     need_problem,
     tolerances,
-    wrong_gradient,
 )
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
@@ -297,8 +296,6 @@ def _prepare(problem: Problem, start: Array, method: str | Method) -> tuple[Prob
     """
     chosen = find_method(method, problem)
     check_functions("solve", problem, start)
-    if wrong := wrong_gradient(problem, start):
-        raise ValueError(f"solve: {wrong}")
     if method == "auto" and (wide := problem_in_float64(problem)) is not problem:
         problem, start, chosen = wide, arrays.double(start), choose(wide)
     if refusal := chosen.refusal(problem):
@@ -494,9 +491,6 @@ def _claim(
     tolerance: tuple[float, float],
 ) -> ResultClaim:
     """Return the run's claim about x, which `proofs.gate` checks."""
-    broken = ""
-    if run.accumulator.is_contradicted:
-        broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)
     if ended.why == MET and not run.is_proved(proof) and x.dtype != run.state.x.dtype:
         ended = Ended(MET, ROUNDED)
     fall = run.fall
@@ -508,7 +502,7 @@ def _claim(
         criterion="absolute" if run.is_guarded else "weak",
         fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
         is_shown=run.is_empty or run.report.is_empty,
-        broken=broken,
+        broken=contradiction(run),
         readings=run.report.readings,
         assumed=" and ".join(promises(asked)),
     )

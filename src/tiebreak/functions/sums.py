@@ -59,9 +59,19 @@ class Combination(SmoothFunction, is_open=True):
     lipschitz = _summed("lipschitz")
     known_lipschitz = _summed("known_lipschitz")
     rough_lipschitz = _summed("rough_lipschitz")
-    strong_convexity = _summed("strong_convexity")
-    defect = _summed("defect")
     lower_bound = _summed("lower_bound")
+    _curvature, _defect = _summed("strong_convexity"), _summed("defect")
+
+    @property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        """The part of the curvature that the functions' defects leave."""
+        curvature: float = self._curvature
+        return max(curvature - self._defect, 0.0) if curvature > 0.0 else 0.0
+
+    @property
+    def defect(self) -> float:  # type: ignore[override]
+        """The part of the functions' defects that their curvature does not make up for."""
+        return float(max(self._defect - self._curvature, 0.0))
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]

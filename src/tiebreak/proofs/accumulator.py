@@ -158,10 +158,11 @@ class BoundAccumulator:
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
             # The point is in Z only up to rounding, so we bound g at the nearest point of Z.
             outside = distance_bound(self.problem.domain, at, size)
+            moved = outside  # without a Lipschitz constant, no slope is known there
             if math.isfinite(lipschitz):
-                steepness += lipschitz * (distance + outside)
+                steepness, moved = steepness + lipschitz * (distance + outside), 0.0
             extent = max(size, reach) if near.reach is not None else g.extent(at)
-            error = value_error(g, at, extent, value, near.size, steepness)
+            error = value_error(g, at, extent, value, near.size, steepness, moved)
             steepness += terms.steepness(n, size + outside)
             bounds.append(value + error + outside * steepness + TINY)
         return bounds

@@ -125,15 +125,27 @@ def minorant_errors(
 
 
 def value_error(
-    h: Function, x: Array, reach: float, value: float, parts: float, steepness: float
+    h: Function,
+    x: Array,
+    reach: float,
+    value: float,
+    parts: float,
+    steepness: float,
+    moved: float = 0.0,
 ) -> float:
     """A bound on the rounding error of the value of h at x, including its penalty.
 
     ``reach`` is at least |x| (see `Measured`), ``steepness`` is roughly the norm of the smooth
     part's gradient at x, and ``parts`` is explained in `Minorant.size`.
+
+    If x is ``moved`` away from where the value is needed, the smooth part's change counts too: in a
+    coarse enough arithmetic, rounding moves x as far.
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)
     epsilon = arrays.epsilon(x)  # h was evaluated in the precision of x: see `Counted`
     error, _ = h.rounding_errors(x, reach, parts, steepness)
+    if 0.0 < moved < math.inf:
+        unit = moved / (reach + moved)
+        error += h.rounding(reach + moved, parts, steepness, unit, n)[0]
     return error + rounding_unit(epsilon, n) * penalty

@@ -202,11 +202,16 @@ class SetRegion:
         return _by_weights(curved, steepness / radius, model.curvature, radius)
 
     def _at_vertex(self, model: Model) -> Low:
-        """The minimum of the linear part over a bounded Z."""
+        """The minimum of the linear part over a bounded Z.
+
+        The support function gives the bound, because a vertex of a linear program may not be
+        optimal; it is exact up to the rounding of a sum.
+        """
         slope = model.slope
         x = self.domain.argmin(slope)
         along, squared = arrays.dots((slope, x), (slope, slope))
-        value = model.constant + along - model.value_error
+        least = min(-self.domain.support(-slope), along)
+        value = model.constant + least - model.value_error
         value -= (model.slope_error + self.slack * arrays.norm(slope, squared)) * self.reach
         return Low(value - self.slack * abs(model.constant), x)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -51,9 +52,10 @@ def violations_of(
     ]
 
 
-def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
-    """The distance from x to a set as a violation; ``nearest`` is the set's point nearest to x."""
-    length = arrays.norm(x)
+def distance_violation(what: str, x: Array, project: Callable[[Array], Array]) -> list[Violation]:
+    """The distance from x to a set as a violation; ``project`` is the set's projection."""
+    # If a user's projection overwrites its argument, x must not become its own projection.
+    length, nearest = arrays.norm(x), project(arrays.copied(x))
     off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
     return [] if off == 0.0 else [Violation(what, off, size, length)]
 
@@ -235,7 +237,7 @@ class Set(FromData, is_open=True):
 
     def violations(self, x: Array) -> list[Violation]:
         """The constraints of Z that ``x`` violates; by default a single one, the distance to Z."""
-        return distance_violation(type(self).__name__, x, self.project(x))
+        return distance_violation(type(self).__name__, x, self.project)
 
     def project_cut(
         self, x: Array, normal: Array, offset: float, guess: float | None = None

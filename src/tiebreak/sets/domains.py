@@ -23,7 +23,10 @@ from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
 
 @runtime_checkable
 class Domain(Protocol):
-    """What the library needs from a set Z. The methods of a set must not modify their arguments."""
+    """What the library needs from a set Z.
+
+    The methods of a set must not modify their arguments, nor arrays that they have returned.
+    """
 
     def diameter_in(self, n: int) -> float: ...
 
@@ -56,7 +59,7 @@ def distance_bound(domain: Domain, x: Array, length: float | None = None) -> flo
         return INFINITY
     known = described(domain).distance_outside(x, unit)
     if known is None:  # we assume that the projection of a user's set is as accurate as ours
-        z = domain.project(x)
+        z = domain.project(arrays.copied(x))
         known = norm(x - z) + unit * (norm(x) + norm(z))
     return known
 
@@ -82,14 +85,14 @@ def has_projection(domain: Domain) -> bool:
 
 def projected(domain: Domain, x: Array) -> Array:
     """The projection of x onto the domain; x itself if there is no cheap projection."""
-    return domain.project(x) if has_projection(domain) else x
+    return domain.project(arrays.copied(x)) if has_projection(domain) else x
 
 
 def distance_from(domain: Domain, x: Array) -> float:
     """The distance from x to the domain; a lower bound if the domain has no projection."""
     if isinstance(domain, Constraints):
         return domain.excess(x)
-    return norm(x - domain.project(x))
+    return norm(x - domain.project(arrays.copied(x)))
 
 
 class Constraints(Set, is_open=True):

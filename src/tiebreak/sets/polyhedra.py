@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import EPS, TOL, assign, checks, remember, tables
-from tiebreak.linalg.arrays import Array, Host, like, norm
+from tiebreak.linalg import EPS, TOL, assign, checks, remember, rounding_unit, tables
+from tiebreak.linalg.arrays import Array, Host, norm, own
 from tiebreak.linalg.conic_form import entries, row_lengths
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
@@ -52,6 +52,8 @@ class Polyhedron(Constraints):
     origins: ClassVar[tuple[Host, Host]]  # the user's row from which each row comes
     signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
     counts: ClassVar[tuple[tuple[str, int], ...]]  # the number of rows given for each matrix
+    # the last c, and the result of `_least` for it
+    _latest: ClassVar[tuple[Any, tuple[Host, float] | None]] = (None, None)
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
@@ -198,17 +200,48 @@ class Polyhedron(Constraints):
         return 0.0 if bool(np.all(self.A @ at - self.b + errors <= 0.0)) else INFINITY
 
     def support(self, direction: Array) -> float:
-        """The largest <direction, z>, from a linear program; inf if it is unbounded."""
-        c = host(direction)
-        found = _linear_program(-c, self.A, self.b, self.A_eq, self.b_eq)
-        return INFINITY if found is None else float(c @ found)
+        """An upper bound on the largest <direction, z>; inf if the values are unbounded.
+
+        The bound is proved if rows with a single entry bound every variable: see `_least`.
+        """
+        found = self._least(-host(direction))
+        return INFINITY if found is None else -found[1]
 
     def argmin(self, direction: Array) -> Array:
         """A vertex that minimises <direction, .>, found by a linear program (HiGHS)."""
-        found = _linear_program(host(direction), self.A, self.b, self.A_eq, self.b_eq)
+        found = self._least(host(direction))
         if found is None:
             raise self.no_minimiser()
-        return like(found, direction)
+        return own(found[0], direction)
+
+    def _least(self, c: Host) -> tuple[Host, float] | None:
+        """A vertex x that minimises <c, .>, and a lower bound on the minimum; None if it is -inf.
+
+        HiGHS's vertex is optimal only up to its tolerances, so the bound uses weak duality: for all
+        multipliers y >= 0 and y_eq, and r = c + A'y + A_eq'y_eq,
+
+            <c, z>  >=  <r, z> - <y, b> - <y_eq, b_eq>   for all z in the set.
+
+        r is small, and |z_i| is at most the larger of its ``bounds``; |x_i| if they are infinite.
+        """
+        latest = self._latest
+        if not np.array_equal(c, latest[0]):
+            assign(self, "_latest", latest := (c.copy(), self._minimised(c)))
+        return latest[1]
+
+    def _minimised(self, c: Host) -> tuple[Host, float] | None:
+        found = _linear_program(c, self.A, self.b, self.A_eq, self.b_eq)
+        if found is None:
+            return None
+        x, y, y_eq = found
+        y, most = np.maximum(y, 0.0), np.maximum(*map(np.abs, self.bounds))
+        most = np.where(np.isfinite(most), most, np.abs(x))
+        unit = rounding_unit(EPS, len(y) + len(y_eq) + 1, len(c))
+        sizes = np.abs(c) + abs(self.A).T @ y + abs(self.A_eq).T @ np.abs(y_eq)
+        off = np.abs(c + self.A.T @ y + self.A_eq.T @ y_eq) + unit * sizes
+        paid = y @ self.b + y_eq @ self.b_eq + off @ most
+        paid += unit * (y @ np.abs(self.b) + np.abs(y_eq) @ np.abs(self.b_eq) + off @ most)
+        return x, -float(paid)
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
@@ -224,17 +257,21 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
     # The depth is bounded, so there is a maximum.
     assert found is not None
-    return found[:n], float(found[n])
+    return found[0][:n], float(found[0][n])
 
 
 def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
-) -> Host | None:
-    """A minimiser from HiGHS; None if the minimum is -inf; ValueError if no point is feasible."""
+) -> tuple[Host, Host, Host] | None:
+    """A minimiser from HiGHS, and multipliers of the inequalities and equations.
+
+    None if the minimum is -inf; ValueError if no point is feasible.
+    """
     top = float(np.max(np.abs(c), initial=0.0)) or 1.0  # HiGHS's tolerances are absolute
     found = last_attempt(c / top, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
-        return np.asarray(found.x, dtype=np.float64)
+        of_rows = found.ineqlin.marginals, found.eqlin.marginals
+        return np.asarray(found.x), -top * of_rows[0], -top * of_rows[1]
     if found.status == 2:
         raise EmptySet(NO_POINT)
     if found.status == 3:
