@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from truth.claims import existence
@@ -28,6 +26,7 @@ def test_with_a_slack_a_level_needs_no_minimiser(domain, size):
         for slack in (0.1 * size, 0.01)
     ]
     assert answers[0].status == "solved"
-    assert math.isclose(g.value(answers[0].x), 0.1 * size, rel_tol=1e-9)
+    # The cut lies inside the slack by its own rounding, so that x certainly keeps to the slack.
+    assert 0.1 * size * (1.0 - 1e-8) <= g.value(answers[0].x) <= 0.1 * size
     assert answers[1].status in ("solved", "undetermined")
     assert size > 1.0 or answers[1].success
