@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak.conic.duals import _dependent
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
 
@@ -329,3 +331,18 @@ def test_a_box_that_is_narrow_for_its_distance_is_not_taken_for_a_point():
         levels = tb.Levels(tb.Linear([1.0, 0.0]), second, tb.Linear([1.0, 0.0]), domain=domain)
         found = tb.solve(levels, "conic").levels.values()
         assert all(level.dimension in (1, None) for level in found)
+
+
+def test_rows_that_depend_on_others_are_those_without_which_the_rank_stays(
+    count: Callable[[int, int], int],
+) -> None:
+    for seed in range(count(60, 600)):
+        rng = np.random.default_rng(seed)
+        m, n = int(rng.integers(0, 7)), int(rng.integers(1, 6))
+        A = rng.integers(-2, 3, (m, n)) * (rng.random((m, n)) < rng.uniform(0.2, 1.0)) * 1.0
+        active = np.flatnonzero(is_active := rng.random(m) < 0.7)
+        rank = np.linalg.matrix_rank
+        needs = [rank(A[np.setdiff1d(active, [i])]) < rank(A[active]) for i in active]
+        found = _dependent(sp.csr_array(A), is_active)
+        assert not found[~is_active].any()
+        np.testing.assert_array_equal(found[active], ~np.array(needs, dtype=bool))

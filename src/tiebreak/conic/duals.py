@@ -82,16 +82,27 @@ def row_multipliers(
 def _dependent(rows: Any, is_active: Host) -> Host:
     """Return the active rows that are combinations of other active rows.
 
-    We take the part of a random vector that is orthogonal to the range of the active rows: its
-    entry for a row is nonzero if and only if that row is such a combination.
+    We take a random combination of the active rows that is 0: its entry for a row is nonzero if and
+    only if that row is a combination of the others. Bounds of single variables can complete any
+    combination of the other rows that is 0 for the variables without an active bound. So only those
+    rows and variables are factorised.
     """
     import scipy.sparse as sp
 
     active = rows[np.flatnonzero(is_active)]
-    k, n = active.shape
+    active.eliminate_zeros()
+    is_bound = np.diff(active.indptr) == 1
+    bounds = np.bincount(active[is_bound].indices, minlength=active.shape[1])
+    plain, found = active[~is_bound], is_active.copy()
+    free = plain[:, bounds == 0]
+    k, n = free.shape
     right = np.append(np.random.default_rng(0).standard_normal(k), np.zeros(n))
-    off = regularised_solution(kkt_matrix(active, None, sp.csr_array((0, n))), right, k + n)
-    found = is_active.copy()
+    K = kkt_matrix(free, None, sp.csr_array((0, n)))
+    off = regularised_solution(K, right, k + n) if k else right
     if off is not None:
-        found[is_active] = np.abs(off[:k]) > TOL.faint
+        weights = off[:k]
+        is_needed = np.abs(plain.T @ weights) > TOL.faint * np.sum(abs(plain), axis=0)
+        which = np.flatnonzero(is_active)
+        found[which[~is_bound]] = np.abs(weights) > TOL.faint
+        found[which[is_bound]] = ((bounds > 1) | is_needed)[active[is_bound].indices]
     return found
