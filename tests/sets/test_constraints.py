@@ -371,3 +371,15 @@ def test_a_set_says_how_many_variables_there_are(domain):
     assert tb.solve(problem).x == pytest.approx(np.zeros(3), abs=1e-6)
     assert tb.Levels(tb.SquaredNorm(), tb.ElasticNet(1.0, 1.0), domain=domain).dimension == 3
     assert tb.Simplex().dimension is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_ball_whose_sphere_passes_close_to_0_contains_its_projections(dtype):
+    """Rounding in x - center is relative to the center, not to x."""
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        center = (1e9 * rng.standard_normal(3)).astype(dtype)
+        ball = tb.Ball(float(np.linalg.norm(center)), center)
+        x = ball.project((-rng.uniform(0.0, 1e3) / 1e9 * center).astype(dtype))
+        assert ball.contains(x), ball.violations(x)
+    assert not tb.Ball(1.0, [1e3, 0.0]).contains(np.array([1e3 + 1.0 + 1e-5, 0.0]))

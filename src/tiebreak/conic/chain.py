@@ -66,6 +66,7 @@ HARDLY_FALLS = (
     "level changes along it"
 )
 RUNS_AWAY = "may have no minimiser: it seems to keep decreasing far beyond the point that was found"
+UNSETTLED = "the optimality conditions hold at none of Clarabel's points"
 MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 
@@ -310,8 +311,10 @@ class _Chain:
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = unchanged(stage) if is_done else by_solver(stage)
         if isinstance(found, str):
-            is_open = isinstance(found, Doubt) and not self.is_bounded
-            return self._no_answer(number, found, "undetermined" if is_open else "failed")
+            if isinstance(found, Doubt) and not self.is_bounded:
+                return self._no_answer(number, found, "undetermined")
+            # On a bounded set, every level has a minimiser: there, only the solver failed.
+            return self._no_answer(number, UNSETTLED if isinstance(found, Doubt) else found)
         if isinstance(found, Fall):
             end = self._falls(number, self.where.direction(found.direction))
             needs_minimiser = self.slacks[number] is None or end.status == "unbounded"

@@ -395,7 +395,7 @@ class Run:
         least = self.least
         if least is None or not self.values[1] > least.value:
             return None
-        upper = self.problem.upper.value(least.x)
+        upper = self.problem.upper.value(arrays.like(least.x, self._x0))  # it may be in float64
         if not math.isfinite(upper):
             return None
         tolerance = self.tolerance(least.x, upper, least.value)[1]

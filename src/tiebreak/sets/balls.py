@@ -14,7 +14,7 @@ from tiebreak.linalg.arrays import SAFE, Array, dot, from_center, like, norm, ze
 from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
-from tiebreak.sets.base import Set
+from tiebreak.sets.base import Set, Violation
 from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import ActiveFace, Bounds, face_across
 
@@ -65,6 +65,14 @@ class Ball(Set):
         unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
         inside = self.radius - norm(from_center(x, self.center))
         return max(inside - unit * (self.radius + size + away), 0.0)
+
+    def violations(self, x: Array) -> list[Violation]:
+        # Center and radius are terms of the constraint, even where the sphere is close to 0.
+        away = self.radius + (0.0 if self.center is None else norm(like(self.center, x)))
+        return [
+            one._replace(size=max(one.size, self.radius), reach=max(one.reach, away))
+            for one in super().violations(x)
+        ]
 
     def face_at(self, x: Array) -> ActiveFace | None:
         """The sphere as a face, with its tangent directions; None if x is not on the sphere."""
