@@ -76,7 +76,9 @@ def outcomes(seed: int) -> Iterator[tuple[str, list[str]]]:
         wrong = false_claims(known, result.x, result)
         # There is a minimum, and nobody promised anything. But a point that rounding keeps from
         # being as good as asked may be refused, in the words of `solve`.
-        said = ("is proved to lie below", "had seen", "optimality conditions hold")
+        said = ["is proved to lie below", "had seen", "optimality conditions hold"]
+        if name == "conic":  # Clarabel's points have about nine digits, and no projection mends them
+            said += ["became worse after it was solved", "not in the domain"]
         refused = any(words in result.message for words in said)
         if result.status == "unbounded" or (result.status == "failed" and not refused):
             wrong.append(f"{result.status}: {result.message}")
