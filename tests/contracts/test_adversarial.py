@@ -77,7 +77,7 @@ def outcomes(seed: int) -> Iterator[tuple[str, list[str]]]:
         # There is a minimum, and nobody promised anything. But a point that rounding keeps from
         # being as good as asked may be refused, in the words of `solve`.
         said = ["is proved to lie below", "had seen", "optimality conditions hold"]
-        if name == "conic":  # Clarabel's points have about nine digits, and no projection mends them
+        if name == "conic":  # its points have about nine digits, and are not projected
             said += ["became worse after it was solved", "not in the domain"]
         refused = any(words in result.message for words in said)
         if result.status == "unbounded" or (result.status == "failed" and not refused):
