@@ -576,7 +576,7 @@ def test_minima_are_those_of_cvxpy_and_solutions_within_reach(count):
         (ours, theirs), (domain, constraints) = kinds[seed % 13], sets[seed % 8]
         try:
             best = cp.Problem(cp.Minimize(theirs), constraints).solve(solver="CLARABEL")
-        except cp.SolverError:  # an empty set, for example
+        except (cp.SolverError, UserWarning):  # an empty set, for example, or an inaccurate answer
             continue
         program = compile_levels([ours], domain, N)
         status, value, z = clarabel_solved(program, program.objectives[0])
