@@ -19,7 +19,7 @@ from tiebreak.driver.trace import Trace
 from tiebreak.functions import Smooth, summands
 from tiebreak.linalg import TOL, Array, checks, deadline, to_numpy
 from tiebreak.linalg.archive import save
-from tiebreak.linalg.fingerprints import described_outside
+from tiebreak.linalg.fingerprints import described_outside, is_ours
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
@@ -365,10 +365,7 @@ def assumptions(problem: Problem) -> list[str]:
     levels = [
         name
         for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)
-        if any(
-            isinstance(part, Smooth) or not type(part).__module__.startswith("tiebreak.")
-            for _, part in summands(h.bare)
-        )
+        if any(isinstance(part, Smooth) or not is_ours(type(part)) for _, part in summands(h.bare))
     ]
     if levels:
         said.append(

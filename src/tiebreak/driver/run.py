@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from tiebreak.algorithms import Method, StateReport
 from tiebreak.algorithms.base import first_state
-from tiebreak.algorithms.common import is_due
+from tiebreak.algorithms.common import is_due, values_at
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import TINY, TOL, Array, arrays, deadline, in_files, rounding_unit
+from tiebreak.linalg.fingerprints import is_ours
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
@@ -99,8 +100,7 @@ class Run:
         self.is_guarded = True  # must f(x) also be shown not to lie far below f*?
         self.fall: NoMinimum | None = None  # a direction along which there is no minimum
         self.is_empty = False  # do multipliers prove that Z is empty?
-        is_ours = type(method).__module__.startswith("tiebreak.")
-        self.is_foreign = self.certifies and not is_ours
+        self.is_foreign = self.certifies and not is_ours(type(method))
         self.has_claims = False  # has a third-party method claimed an interval?
         self.least: Least | None = saved.least if saved else None
         # The last state at which everything requested was proved, and its `Standing` at that time.
@@ -467,7 +467,7 @@ class Run:
         values = self.values
         if x is not self.state.x or not self.report.is_evaluated:
             problem = self.problem.in_precision_of(x)
-            values = problem.upper.value(x), problem.lower.value(x)
+            values = values_at(problem, *problem.forward(x))  # one pass if both share a matrix
         return self.certifier.certificate(x, *values, self.asked[0])
 
     def _note_violations(self) -> None:

@@ -86,7 +86,7 @@ class FromData:
     ) -> None:
         super().__init_subclass__(**others)
         cls.is_open = is_open
-        if keyword is None and cls.__module__.startswith("tiebreak.") and not is_open:
+        if keyword is None and is_ours(cls) and not is_open:
             keyword = "" if cls.__name__.startswith("_") else cls.__name__
         if keyword:
             in_files(keyword, in_tables)(cls)
@@ -123,10 +123,15 @@ def known(made: Any) -> Any:
     return made.without_structure(own) if own else made
 
 
+def is_ours(kind: type) -> bool:
+    """Is this class defined in the library, and not by a user?"""
+    return kind.__module__.startswith("tiebreak.")
+
+
 @lru_cache
 def described_outside(kind: Any) -> bool:
     """Is a member of ``kind.describing`` defined outside the package? Proofs rely on the answer."""
-    outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
+    outside = (c for c in kind.__mro__ if not is_ours(c))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
 
@@ -137,7 +142,7 @@ def overridden(kind: type) -> tuple[str, ...]:
     New default values, and methods that only Python calls, such as ``__init__`` and ``__repr__``,
     do not count.
     """
-    ours = (c for c in kind.__mro__ if c.__module__.startswith("tiebreak."))
+    ours = filter(is_ours, kind.__mro__)
     base = next((c for c in ours if issubclass(c, FromData) and not c.is_open), object)
     members = set(dir(base)).difference(getattr(base, "__dataclass_fields__", ()))
     return tuple(

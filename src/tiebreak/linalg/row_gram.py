@@ -180,9 +180,8 @@ def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
 
 def _largest(A: Any) -> tuple[Host, Host]:
     """Return the size of the largest entry of each row, and of each column."""
-    # Maxima over short rows of an array are slow.
-    sizes = np.abs(A.T, order="C") if isinstance(A, np.ndarray) else abs(A.T)
-    tops = (sizes.max(axis=axis) for axis in (0, 1))
+    sizes = abs(A)
+    tops = (sizes.max(axis=axis) for axis in (1, 0))
     rows, columns = (top if isinstance(top, np.ndarray) else top.toarray().ravel() for top in tops)
     return rows, columns
 

@@ -124,9 +124,7 @@ def exact_offset(X: Any) -> Host:
 
     The difference of two numbers within a factor of two of each other is exact (Sterbenz).
     """
-    # Minima and maxima along the short rows of an array are slow.
-    columns = np.ascontiguousarray(X.T) if isinstance(X, np.ndarray) else X.T
-    low, high = (np.ravel(as_dense(M)) for M in (columns.min(1), columns.max(1)))
+    low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
     # No entry of these columns is 0, so a dense copy wastes no memory.
