@@ -311,10 +311,11 @@ class _Chain:
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = unchanged(stage) if is_done else by_solver(stage)
         if isinstance(found, str):
-            if isinstance(found, Doubt) and not self.is_bounded:
-                return self._no_answer(number, found, "undetermined")
+            if not isinstance(found, Doubt):
+                return self._no_answer(number, found)
             # On a bounded set, every level has a minimiser: there, only the solver failed.
-            return self._no_answer(number, UNSETTLED if isinstance(found, Doubt) else found)
+            ended = (UNSETTLED, "failed") if self.is_bounded else (found, "undetermined")
+            return self._no_answer(number, *ended)
         if isinstance(found, Fall):
             end = self._falls(number, self.where.direction(found.direction))
             needs_minimiser = self.slacks[number] is None or end.status == "unbounded"
