@@ -8,6 +8,7 @@ import scipy.optimize
 from helpers.log_cosh import LogCosh
 
 import tiebreak as tb
+from tiebreak.functions import LinearLoss
 from tiebreak.linalg.fingerprints import described_outside
 
 SAID = "the description of LogCosh"
@@ -101,3 +102,33 @@ def test_what_says_nothing_of_itself_is_not_named() -> None:
     assert described_outside(LogCosh)
     assert not described_outside(Plain)
     assert not described_outside(tb.Smooth)
+
+
+class Unbounded(LogCosh, keyword="Unbounded"):
+    """It says nothing about the rounding errors of its values."""
+
+    rounding = LinearLoss.rounding  # of a loss whose terms may cancel
+
+
+@pytest.mark.parametrize("method", [info.name for info in tb.methods()])
+@pytest.mark.parametrize("level", ["upper", "lower"])
+def test_nothing_is_certified_without_bounds_on_rounding(method: str, level: str) -> None:
+    """Its error was infinite, so the tolerance was too: x = 0 was certified, or a method failed."""
+    A = fit(0)[1]
+    levels = {"upper": tb.SquaredNorm(), "lower": tb.LeastSquares(A, np.ones(9))}
+    problem = tb.Problem(**levels | {level: Unbounded(A, np.ones(9))}, domain=tb.Ball(5.0))
+    try:
+        result = tb.solve(problem, method, max_iter=40)
+    except ValueError:  # outside its assumptions
+        return
+    assert result.status in ("solved", "max_iter", "undetermined"), str(result)
+    assert max(result.tolerance) < 1.0
+    if result.status != "max_iter" and level == "lower":
+        assert result.lower_value - loss_minimum(problem) <= result.tolerance[1]
+    assert tb.certify(problem, np.zeros(5)).status != "certified"
+
+
+def loss_minimum(problem: tb.Problem) -> float:
+    h, n = problem.lower, problem.dimension
+    found = scipy.optimize.minimize(h.value, np.zeros(n), jac=h.gradient, method="BFGS")
+    return float(found.fun)

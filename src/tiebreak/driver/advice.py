@@ -72,6 +72,10 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
+    for h, letter in ((run.problem.lower, "g"), (run.problem.upper, "f")):
+        if not h.has_error_bounds:
+            lacks = f"the rounding errors of {type(h).__name__} are unknown"
+            return f"Nothing is proved about {letter}*, because {lacks}: define `rounding`"
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method cannot prove a lower bound on {letters} for these constraints"
     return (

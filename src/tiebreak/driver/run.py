@@ -274,6 +274,7 @@ class Run:
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ))):  # fmt: skip
             scale = max(abs(value), abs(first))
+            error = error if error < math.inf else 0.0  # unknown: then nothing will be proved
             # Check x0 too: cancellation at x alone is no reason to relax the tolerance.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
                 L = self.lower.rough_lipschitz if asked else 0.0

@@ -200,8 +200,14 @@ class Function(FromData, is_open=True):
 
         The bounds hold at a point x in R^n with |x| <= reach, where the function has the value
         ``value`` and a slope of norm ``slope``, in arithmetic with machine epsilon ``epsilon``.
+        If they are unknown, nothing is proved.
         """
-        raise NotImplementedError
+        return math.inf, math.inf
+
+    @property
+    def has_error_bounds(self) -> bool:
+        """Are the rounding errors of values and slopes bounded?"""
+        return math.isfinite(sum(self.rounding(1.0, 1.0, 1.0, 2.0**-52, 1)))
 
     def rounding_errors(
         self, x: Array, reach: float, value: float, slope: float

@@ -60,6 +60,7 @@ class BoundAccumulator:
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
+        self._has_errors = problem.upper.has_error_bounds, problem.lower.has_error_bounds
         self.refuted: bool = False  # was one of the user's promises found to be false?
         self.is_steep: bool = False  # does f rise faster than its Lipschitz constant allows?
         self._has_minimiser = False  # is it proved that g has a minimiser?
@@ -80,8 +81,13 @@ class BoundAccumulator:
 
         It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
         `add` measures the evidence, because a device is idle at that moment. `catch_up` sums it
-        later; evidence with long vectors is measured and summed at once.
+        later; evidence with long vectors is measured and summed at once. Minorants of a level
+        whose rounding errors are unknown prove nothing.
         """
+        if not self._has_errors[0]:
+            evidence = evidence._replace(upper=())
+        if not self._has_errors[1]:
+            evidence = evidence._replace(cuts=(), lower=(), values=())
         self._waiting.append(evidence)
         if len(self._waiting) >= self._batch:
             self._measure()

@@ -165,9 +165,10 @@ def _is_proved(claim: ResultClaim) -> bool:
     """Are all levels proved to be within their tolerances?"""
     first, *others = claim.levels
     is_weak = claim.criterion == "weak"
-    gaps = [(level.gap if is_weak else level.error, level.asked) for level in others]
     # In Z, g is at least g*: far below g*, g magnifies how far x is outside.
-    return abs(first.gap) <= first.asked and all(gap <= asked for gap, asked in gaps)
+    gaps = [(abs(first.gap), first.asked)]
+    gaps += [(level.gap if is_weak else level.error, level.asked) for level in others]
+    return all(gap <= asked and gap < math.inf for gap, asked in gaps)
 
 
 def _how(claim: ResultClaim) -> str:

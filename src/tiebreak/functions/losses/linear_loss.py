@@ -66,10 +66,12 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     - ``_of_matrix(matrix)``: the loss with this matrix in float64; `of_matrix` then sets its scale
       and weights.
 
-    It may also define these members:
+    ``__init__`` calls `_remember` with the arguments from which a copy is made. The subclass may
+    also define these members:
 
     - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; if
-      ``cancels`` is False, the default derives them from ``curvature``;
+      ``cancels`` is False, the default derives them from ``curvature``; otherwise nothing is
+      proved;
     - ``_loss(image)``: the sum without its gradient, if that is cheaper;
     - ``_conic_rows(form, ...)``: the conic form, for the ``conic`` method;
     - ``phi``: the loss of a row, with bounds on its derivatives, for the ``exact`` method;
