@@ -324,3 +324,12 @@ def test_where_there_is_no_best_fit_a_slack_does_not_help():
         warnings.simplefilter("ignore", NoMinimiserWarning)
         model = TieBreakClassifier(slack=0.1).fit(X, y)
     assert (model.given_up_, model.slack_) == (0.0, 0.0)
+
+
+def test_a_first_target_that_needs_no_slack_takes_none_from_the_others():
+    X, y = data(0, 30, 4)
+    both = TieBreakRegressor("sparse", slack=0.2).fit(X, np.stack([np.zeros(30), y], axis=1))
+    alone = TieBreakRegressor("sparse", slack=0.2).fit(X, y)
+    assert alone.slack_ > 0.0
+    assert both.slack_[1] == pytest.approx(alone.slack_)
+    assert np.allclose(both.coef_[1], alone.coef_, rtol=1e-6, atol=1e-9)

@@ -229,7 +229,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                     f"{self._owner}: y_val must have {rows} rows like X_val and as many columns as "
                     f"y, got shape {W.shape}"
                 )
-            validation = others, W.reshape(rows, -1)
+            validation = without_zeros(others, W.reshape(rows, -1))
         training, Y = without_zeros(training, Y)
         # If there is a slack, the intercept may also be used to fit the validation data.
         is_free = settings.slack is not None and validation is not None
@@ -244,8 +244,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             return self._fit(settings, data.layout, training.offset, loss, upper, k)
 
         endings, further = [ending(0)], range(1, Y.shape[1])
-        is_shared = bool(further) and validation is None and criterion.reference is None
-        others = fit_others(endings[0], data.targets, settings) if is_shared else {}
+        is_shared = criterion.reference is None and validation is None and settings.slack is None
+        others = fit_others(endings[0], data.targets, settings) if is_shared and further else {}
         endings += [others.get(k) or ending(k) for k in further]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
