@@ -152,3 +152,34 @@ def test_columns_whose_squares_underflow_are_no_constants():
         TieBreakRegressor().fit(1e-180 * X, y)
     small = TieBreakRegressor().fit(X, 1e-200 * y)
     np.testing.assert_allclose(1e200 * small.coef_, TieBreakRegressor().fit(X, y).coef_, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
+@pytest.mark.parametrize("prefer", ["norm", "validation"])
+def test_targets_far_from_0_are_fitted_as_those_near_0(loss, prefer):
+    """An intercept absorbs the shift, so that a tolerance is not measured against it."""
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(60, 4)), rng.normal(size=(9, 4))
+    y = np.round(1024.0 * (X @ [1.0, 2.0, 0.0, 0.5] + rng.normal(size=60))) / 1024.0
+    w = np.round(1024.0 * (V @ [1.0, 2.0, 0.0, 0.5])) / 1024.0
+    model = TieBreakRegressor(prefer, loss=loss, warm_start=True, radius=2.0**31)
+    near = model.fit(X, y, X_val=V, y_val=w)
+    coef, intercept = near.coef_, near.intercept_
+    for shift in (2.0**20, -(2.0**30)):
+        far = model.fit(X, y + shift, X_val=V, y_val=w + shift)
+        np.testing.assert_allclose(far.coef_, coef, rtol=1e-6, atol=1e-8)
+        assert far.intercept_ == pytest.approx(intercept + shift, rel=1e-12)
+        least = far.certificate_.lower_optimum[0]  # a bound is not looser than that of near targets
+        assert far.certificate_.lower_value - least <= 0.4
+        assert far.proved_ or loss == "quantile"
+
+
+def test_each_target_has_a_shift_of_its_own():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 3))
+    Y = X @ rng.normal(size=(3, 3)) + rng.normal(size=(40, 3)) + [1e6, 0.0, -1e3]
+    model = TieBreakRegressor().fit(X, Y)
+    truth = np.linalg.lstsq(np.column_stack([X, np.ones(40)]), Y, rcond=None)[0]
+    assert model.proved_
+    np.testing.assert_allclose(model.coef_, truth[:3].T, atol=1e-8)
+    np.testing.assert_allclose(model.intercept_, truth[3], rtol=1e-12, atol=1e-8)
