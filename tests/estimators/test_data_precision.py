@@ -154,6 +154,21 @@ def test_columns_whose_squares_underflow_are_no_constants():
     np.testing.assert_allclose(1e200 * small.coef_, TieBreakRegressor().fit(X, y).coef_, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(60, 5), (8, 20)])
+@pytest.mark.parametrize("penalty", [{}, {"alpha": 0.1, "l1_ratio": 0.0}])
+def test_half_precision_is_fitted_as_it_is(shape, penalty):
+    """If its rounding errors could be anything, all coefficients would be 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape).astype(np.float16)
+    y = X.astype(float) @ rng.normal(size=shape[1]) + rng.normal(size=shape[0])
+    A, b = X - np.mean(X.astype(float), axis=0), y - np.mean(y)
+    ridge = len(X) * penalty.get("alpha", 0.0)
+    truth = A.T @ np.linalg.pinv(A @ A.T + ridge * np.eye(len(X)), rcond=1e-12) @ b
+    fitted = TieBreakRegressor(**penalty).fit(X, y)
+    assert fitted.proved_
+    np.testing.assert_allclose(fitted.coef_, truth, atol=1e-8)
+
+
 @pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
 @pytest.mark.parametrize("prefer", ["norm", "validation"])
 def test_targets_far_from_0_are_fitted_as_those_near_0(loss, prefer):

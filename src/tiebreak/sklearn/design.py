@@ -75,12 +75,15 @@ class Data(NamedTuple):
     X: Any
     weights: Host | None
     offset: Host  # what has been subtracted from each column
-    epsilon: float  # relative rounding error of the entries; 0.0 for float64 and whole numbers
+    epsilon: float  # relative rounding error of the entries; 0.0 if they count as exact
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """Return the samples X minus the offset; the dtype of X shows how X was rounded."""
-        is_exact = X.dtype == np.float64 or np.all(
+        """Return the samples X minus the offset; the dtype of X shows how X was rounded.
+
+        Half precision counts as exact: it is so coarse that its rounding errors could be anything.
+        """
+        is_exact = X.dtype != np.float32 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
         epsilon = 0.0 if is_exact else float(np.finfo(X.dtype).eps)
