@@ -198,3 +198,12 @@ def test_each_target_has_a_shift_of_its_own():
     assert model.proved_
     np.testing.assert_allclose(model.coef_, truth[:3].T, atol=1e-8)
     np.testing.assert_allclose(model.intercept_, truth[3], rtol=1e-12, atol=1e-8)
+
+
+def test_columns_and_targets_as_large_as_can_be():
+    X = np.linspace(4e4, 6e4, 20).astype(np.float16)[:, None]  # twice this overflows
+    y = np.linspace(1.0, 2.0, 20) + np.tile([0.1, -0.1], 10)
+    truth = np.polyfit(X[:, 0].astype(float), y, 1)
+    fitted = TieBreakRegressor().fit(X, y)
+    np.testing.assert_allclose([fitted.coef_[0], fitted.intercept_], truth, rtol=1e-9)
+    assert TieBreakRegressor().fit(X, np.full(20, 1.7e308)).intercept_ == 1.7e308

@@ -500,6 +500,7 @@ def test_extreme_shapes():
         ({"on_no_minimiser": "ignore"}, "on_no_minimiser must be 'error' or 'warn'"),
         ({"prefer": "reference", "reference": [1.0]}, "reference must have 1 x 50 coefficients"),
         ({"rtol": 0.0, "prefer": tb.SquaredNorm}, "prefer must be one of"),
+        ({"domain": tb.Orthant}, "domain must be a set such as .* got the class Orthant"),
     ],
 )
 def test_bad_parameters_get_one_sentence(change, words):

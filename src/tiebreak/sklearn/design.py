@@ -146,7 +146,7 @@ def _far_columns(X: Any) -> tuple[Host, Host]:
     """
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
-    return near, (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
+    return near, (near != 0.0) & (0.5 * np.abs(far) <= np.abs(near))
 
 
 def _minus(X: Any, offset: Host) -> Any:

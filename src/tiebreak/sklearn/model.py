@@ -107,7 +107,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         for name in ("radius", "ridge"):
             if getattr(self, name) is not None:
                 checks.positive(owner, name, getattr(self, name))
-        if self.domain is not None and not isinstance(self.domain, Set | Domain):
+        is_set = isinstance(self.domain, Set | Domain) and not isinstance(self.domain, type)
+        if self.domain is not None and not is_set:
             got = checks.what_it_is(self.domain)
             raise ValueError(
                 f"{owner}: domain must be a set such as tiebreak.Orthant() for coefficients of at "
