@@ -218,6 +218,24 @@ def test_coefficients_are_no_constants(tmp_path, row):
     assert tb.read_model(tmp_path / "p.lp").variables == ("a", "b")
 
 
+def test_names_with_spaces_stand_in_their_columns(tmp_path):
+    """Such a file is in fixed format, whose words are not its fields."""
+    text = (
+        "NAME          SPACES\nROWS\n N  MY COST\n N  CO 2\n G  R 1\nCOLUMNS\n"
+        "    X 1       MY COST            1.0   R 1                1.0\n"
+        "    X 1       CO 2               5.0\n"
+        "    Y         MY COST            2.0   R 1                1.0\n"
+        "RHS\n    RHS       R 1                2.0   CO 2              -7.0\nENDATA\n"
+    )
+    (tmp_path / "p.mps").write_text(text)
+    model = tb.read_model(tmp_path / "p.mps")
+    assert model.variables == ("X 1", "Y")
+    assert {name: f.value(np.array([1.0, 10.0])) for name, f in model.functions.items()} == {
+        "MY COST": 21.0,
+        "CO 2": 12.0,
+    }
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
 def test_names_of_any_encoding_stay_different(tmp_path, encoding):
     text = "min cost: ä + ö\nst\n one: ä >= 1\n two: ö >= 2\nend\n"

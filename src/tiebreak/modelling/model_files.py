@@ -183,7 +183,7 @@ def _parsed(text: str, path: Path) -> Any:
     if is_read and not doubts and path.suffix == ".mps":
         lines = text.splitlines()
         _check_sense(lines, _sense(solver.getModel().lp_))
-        if "assume fixed format" not in said:
+        if "fixed format" not in said:
             _check_numbers(lines)
     elif is_read and not doubts:
         _check_lp(text)
