@@ -234,6 +234,9 @@ def test_names_with_spaces_stand_in_their_columns(tmp_path):
         "MY COST": 21.0,
         "CO 2": 12.0,
     }
+    (tmp_path / "p.mps").write_text(text.replace("5.0", "5,5"))
+    with pytest.raises(ValueError, match=r"\(with a point, not a comma\), got '5,5' in line 8$"):
+        tb.read_model(tmp_path / "p.mps")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])

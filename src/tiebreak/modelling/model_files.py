@@ -183,8 +183,7 @@ def _parsed(text: str, path: Path) -> Any:
     if is_read and not doubts and path.suffix == ".mps":
         lines = text.splitlines()
         _check_sense(lines, _sense(solver.getModel().lp_))
-        if "fixed format" not in said:
-            _check_numbers(lines)
+        _check_numbers(lines, "fixed format" in said)
     elif is_read and not doubts:
         _check_lp(text)
     if not is_read or doubts:
@@ -274,7 +273,7 @@ def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
         warnings.warn(text, stacklevel=4)
 
 
-def _check_numbers(lines: list[str]) -> None:
+def _check_numbers(lines: list[str], is_fixed: bool) -> None:
     """Reject text in place of a number in an MPS file: HiGHS would read its first digits."""
     for i, section, is_head, line in _lines_of_mps(lines):
         words = line.partition(" $")[0].split()
@@ -284,7 +283,8 @@ def _check_numbers(lines: list[str]) -> None:
             continue
         # Right-hand sides and ranges may come without the name of their set.
         is_pair = len(words) == 4 and section != "BOUNDS"
-        for word in words[-1:] + words[2:3] * (len(words) == 5) + words[1:2] * is_pair:
+        numbers = words[-1:] + words[2:3] * (len(words) == 5) + words[1:2] * is_pair
+        for word in f"{line[24:36]} {line[49:61]}".split() if is_fixed else numbers:
             if not NUMBER_OF_MPS.fullmatch(word):
                 needed = "must have a number after each name (with a point, not a comma)"
                 raise ValueError(f"{needed}, got {word!r} in line {i + 1}")
