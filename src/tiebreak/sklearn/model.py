@@ -421,8 +421,8 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
         )
     columns = []
     for column in table.T:
-        # In a table with numbers and texts, every column arrives as objects.
-        column = np.array(column.tolist())
+        if column.dtype == object:  # as in all columns of a table with numbers and texts
+            column = np.array(column.tolist())
         if column.dtype.kind in "biuf":
             columns.append(column.astype(np.float64)[:, None])
         else:
