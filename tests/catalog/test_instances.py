@@ -280,6 +280,7 @@ BAD = [
     ("regression", {"train": "all"}, "regression: train must be a share between 0 and 1, got str"),
     ("regression", {"radius": -1}, "regression: radius must be a positive finite number, got -1"),
     ("regression", {"file": 3}, "regression: file must be a file name, got int"),
+    ("inverse", {"n": None}, "inverse: n must be a whole number >= 1, got NoneType"),
     ("breast-cancer", {"train": 0}, "breast_cancer: train must be between 1 and 568, got 0"),
     ("breast-cancer", {"train": 569}, "breast_cancer: train must be between 1 and 568, got 569"),
     ("breast-cancer", {"train": -1}, "breast_cancer: train must be between 1 and 568, got -1"),
@@ -883,3 +884,9 @@ def test_sharing_a_lasso_solution_in_another_way_keeps_g_and_raises_f(count):
         x = made.solution + rng.choice([1e-3, 1.0]) * (x - made.solution)
         assert made.problem.lower.value(x) == pytest.approx(made.lower_optimum, rel=1e-12)
         assert made.problem.upper.value(x) > made.upper_optimum
+
+
+def test_a_number_of_rows_may_be_a_number_of_numpy():
+    assert (
+        tb.instance("digits", train=np.int64(40)).label == "digits, odd or even, 40 training rows"
+    )

@@ -152,3 +152,58 @@ def test_columns_whose_squares_underflow_are_no_constants():
         TieBreakRegressor().fit(1e-180 * X, y)
     small = TieBreakRegressor().fit(X, 1e-200 * y)
     np.testing.assert_allclose(1e200 * small.coef_, TieBreakRegressor().fit(X, y).coef_, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(60, 5), (8, 20)])
+@pytest.mark.parametrize("penalty", [{}, {"alpha": 0.1, "l1_ratio": 0.0}])
+def test_half_precision_is_fitted_as_it_is(shape, penalty):
+    """If its rounding errors could be anything, all coefficients would be 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape).astype(np.float16)
+    y = X.astype(float) @ rng.normal(size=shape[1]) + rng.normal(size=shape[0])
+    A, b = X - np.mean(X.astype(float), axis=0), y - np.mean(y)
+    ridge = len(X) * penalty.get("alpha", 0.0)
+    truth = A.T @ np.linalg.pinv(A @ A.T + ridge * np.eye(len(X)), rcond=1e-12) @ b
+    fitted = TieBreakRegressor(**penalty).fit(X, y)
+    assert fitted.proved_
+    np.testing.assert_allclose(fitted.coef_, truth, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
+@pytest.mark.parametrize("prefer", ["norm", "validation"])
+def test_targets_far_from_0_are_fitted_as_those_near_0(loss, prefer):
+    """An intercept absorbs the shift, so that a tolerance is not measured against it."""
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(60, 4)), rng.normal(size=(9, 4))
+    y = np.round(1024.0 * (X @ [1.0, 2.0, 0.0, 0.5] + rng.normal(size=60))) / 1024.0
+    w = np.round(1024.0 * (V @ [1.0, 2.0, 0.0, 0.5])) / 1024.0
+    model = TieBreakRegressor(prefer, loss=loss, warm_start=True, radius=2.0**31)
+    near = model.fit(X, y, X_val=V, y_val=w)
+    coef, intercept = near.coef_, near.intercept_
+    for shift in (2.0**20, -(2.0**30)):
+        far = model.fit(X, y + shift, X_val=V, y_val=w + shift)
+        np.testing.assert_allclose(far.coef_, coef, rtol=1e-6, atol=1e-8)
+        assert far.intercept_ == pytest.approx(intercept + shift, rel=1e-12)
+        least = far.certificate_.lower_optimum[0]  # a bound is not looser than that of near targets
+        assert far.certificate_.lower_value - least <= 0.4
+        assert far.proved_ or loss == "quantile"
+
+
+def test_each_target_has_a_shift_of_its_own():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 3))
+    Y = X @ rng.normal(size=(3, 3)) + rng.normal(size=(40, 3)) + [1e6, 0.0, -1e3]
+    model = TieBreakRegressor().fit(X, Y)
+    truth = np.linalg.lstsq(np.column_stack([X, np.ones(40)]), Y, rcond=None)[0]
+    assert model.proved_
+    np.testing.assert_allclose(model.coef_, truth[:3].T, atol=1e-8)
+    np.testing.assert_allclose(model.intercept_, truth[3], rtol=1e-12, atol=1e-8)
+
+
+def test_columns_and_targets_as_large_as_can_be():
+    X = np.linspace(4e4, 6e4, 20).astype(np.float16)[:, None]  # twice this overflows
+    y = np.linspace(1.0, 2.0, 20) + np.tile([0.1, -0.1], 10)
+    truth = np.polyfit(X[:, 0].astype(float), y, 1)
+    fitted = TieBreakRegressor().fit(X, y)
+    np.testing.assert_allclose([fitted.coef_[0], fitted.intercept_], truth, rtol=1e-9)
+    assert TieBreakRegressor().fit(X, np.full(20, 1.7e308)).intercept_ == 1.7e308

@@ -83,6 +83,16 @@ def test_smooth_and_fair_along_the_ties():
     assert abs(np.cov(z, words.predict(V))[0, 1]) < 1e-9
 
 
+def test_numbers_beside_texts_in_a_table_are_numbers():
+    pd = pytest.importorskip("pandas")
+    X, y = regression(rows=5, n=12)
+    V, ages = regression(2, 30, 12)[0], np.arange(30.0) ** 1.5
+    people = pd.DataFrame({"age": ages, "sex": ["m", "f"] * 15})
+    fair = TieBreakRegressor("fair").fit(X, y, X_val=V, sensitive_features=people)
+    for column in (ages, people["sex"] == "m"):
+        assert abs(np.cov(column, fair.predict(V))[0, 1]) < 1e-9
+
+
 def test_sparse_is_the_least_sum_of_absolute_values():
     X, y = regression(rows=8, n=20)
     model = TieBreakRegressor("sparse").fit(X, y)
@@ -234,6 +244,13 @@ def test_probabilities_of_many_classes():
     # At a minimiser with intercepts the mean probabilities are the shares of the classes.
     np.testing.assert_allclose(np.mean(P, axis=0), np.bincount(y) / len(y), atol=1e-9)
     np.testing.assert_array_equal(model.predict(X), model.classes_[np.argmax(P, axis=1)])
+
+
+def test_logarithms_of_tiny_probabilities_are_finite():
+    model = TieBreakClassifier().fit([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1])
+    score = model.decision_function([[1e5]])[0]
+    assert score > 1e4
+    np.testing.assert_allclose(model.predict_log_proba([[1e5]]), [[-score, 0.0]])
 
 
 def test_two_classes_in_two_rows_or_one():
@@ -483,6 +500,7 @@ def test_extreme_shapes():
         ({"on_no_minimiser": "ignore"}, "on_no_minimiser must be 'error' or 'warn'"),
         ({"prefer": "reference", "reference": [1.0]}, "reference must have 1 x 50 coefficients"),
         ({"rtol": 0.0, "prefer": tb.SquaredNorm}, "prefer must be one of"),
+        ({"domain": tb.Orthant}, "domain must be a set such as .* got the class Orthant"),
     ],
 )
 def test_bad_parameters_get_one_sentence(change, words):
@@ -505,6 +523,9 @@ def test_bad_data_get_one_sentence():
     labels = np.arange(20) % 2
     with pytest.raises(ValueError, match="y_val must hold a label of the training data"):
         TieBreakClassifier("validation").fit(X, labels, X_val=X, y_val=labels + 1)
+    words = np.array(["no", "yes"], dtype=object)[labels]
+    with pytest.raises(ValueError, match="y_val must hold a label of the training data"):
+        TieBreakClassifier("validation").fit(X, words, X_val=X, y_val=labels)
 
 
 def test_the_picture_of_the_choice():

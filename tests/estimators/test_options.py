@@ -166,6 +166,15 @@ def test_the_ridge_of_shrunk_is_chosen_by_leaving_rows_out(intercept):
     )
 
 
+def test_validation_rows_of_weight_0_do_not_choose_the_ridge():
+    A, b = data(10, 20)
+    V, w = data(30, 20, seed=1)
+    kept = np.arange(30) % 3 > 0
+    model = TieBreakRegressor("shrunk")
+    chosen = model.fit(A, b, X_val=V, y_val=w, sample_weight_val=1.0 * kept).ridge_
+    assert chosen == pytest.approx(model.fit(A, b, X_val=V[kept], y_val=w[kept]).ridge_)
+
+
 def test_a_ridge_is_needed_where_it_is_not_chosen():
     X, y = data()
     with pytest.raises(ValueError, match=r"^TieBreakClassifier: ridge must be a number if prefer"):

@@ -324,3 +324,25 @@ def test_where_there_is_no_best_fit_a_slack_does_not_help():
         warnings.simplefilter("ignore", NoMinimiserWarning)
         model = TieBreakClassifier(slack=0.1).fit(X, y)
     assert (model.given_up_, model.slack_) == (0.0, 0.0)
+
+
+def test_a_first_target_that_needs_no_slack_takes_none_from_the_others():
+    X, y = data(0, 30, 4)
+    both = TieBreakRegressor("sparse", slack=0.2).fit(X, np.stack([np.zeros(30), y], axis=1))
+    alone = TieBreakRegressor("sparse", slack=0.2).fit(X, y)
+    assert alone.slack_ > 0.0
+    assert both.slack_[1] == pytest.approx(alone.slack_)
+    assert np.allclose(both.coef_[1], alone.coef_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e9])
+def test_the_constant_quantile_is_known_far_from_0(offset):
+    X, y = data(0, 30, 4)
+    least = np.mean(0.3 * (y - np.sort(y)[9]) + np.maximum(np.sort(y)[9] - y, 0.0))
+    for slack in (tb.Slack(share=0.5), 0.1):
+        model = TieBreakRegressor("sparse", loss="quantile", quantile=0.3, slack=slack)
+        near, far = (model.fit(X, y + shift).slack_ for shift in (0.0, offset))
+        assert far == pytest.approx(near, rel=1e-5)
+    best = TieBreakRegressor(loss="quantile", quantile=0.3).fit(X, y).certificate_.lower_value
+    model.set_params(slack=tb.Slack(share=0.5)).fit(X, y + offset)
+    assert model.slack_ == pytest.approx(0.5 * (least - best), rel=1e-5)

@@ -239,6 +239,9 @@ def refused():
         (square, [then], [cp.PowCone3D(x[0], x[1], x[2], 0.3)]),
         r"the constraint Pow3D.* needs a power cone",
     )
+    for Q in (np.diag([1.0, -1.0, 0.0]), np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0] * 3])):
+        form = cp.Minimize(cp.quad_form(x, cp.psd_wrap(Q)))
+        yield "form", (square, [form], [x <= 1, x >= -1]), r"level must be convex, got a quadratic"
     yield "concave", (cp.Minimize(cp.sqrt(x[0])), [then], []), r"level 1 must be convex"
     yield "then", (square, [cp.Maximize(cp.norm1(x))], []), r"level 2 must be concave"
     yield "set", (square, [then], [cp.norm(x) >= 1]), r"constraints must be convex"
@@ -375,6 +378,7 @@ def test_solve_of_a_problem(monkeypatch):
     assert problem.solve(method="tiebreak", then=then) == pytest.approx(1 - 24)
     assert problem.status == "optimal"
     assert problem.value == pytest.approx(1 - 24)
+    assert problem.solution.opt_val == problem.value
     assert problem.constraints[0].dual_value is None
     np.testing.assert_array_equal(x.value, np.full(6, 2.0))
     levels = tb.from_cvxpy(problem.objective, then=then, constraints=problem.constraints)
@@ -469,6 +473,24 @@ def test_what_has_no_answer_leaves_the_variables(constraints, then):
         problem.solve(method="tiebreak", then=cp.Minimize(then(x)))
     assert "\n" not in str(error.value)
     np.testing.assert_array_equal(x.value, np.arange(6.0))
+
+
+def test_costs_in_tiny_units_leave_the_variables_known():
+    x = cp.Variable(2)
+    plan = tb.from_cvxpy(
+        cp.Minimize(1e20 * cp.sum(x)), cp.Minimize(cp.sum_squares(x)), [x >= 0, cp.sum(x) >= 4]
+    )
+    np.testing.assert_allclose(tb.solve(plan).x, [2.0, 2.0], atol=1e-6)
+    np.testing.assert_allclose(x.value, [2.0, 2.0], atol=1e-6)
+
+
+def test_slacks_of_a_problem_may_be_an_array():
+    x = cp.Variable()
+    problem = cp.Problem(cp.Minimize(x), [x >= 1])
+    then = [cp.Maximize(x), cp.Minimize(x)]
+    for slack in (0.5, 0.25):
+        problem.solve(method="tiebreak", then=then, slacks=np.array([slack, 0.0]))
+        assert x.value == pytest.approx(1 + slack, abs=1e-6)
 
 
 def test_slacks_are_given_up():

@@ -218,6 +218,42 @@ def test_coefficients_are_no_constants(tmp_path, row):
     assert tb.read_model(tmp_path / "p.lp").variables == ("a", "b")
 
 
+def test_names_with_spaces_stand_in_their_columns(tmp_path):
+    """Such a file is in fixed format, whose words are not its fields."""
+    text = (
+        "NAME          SPACES\nROWS\n N  MY COST\n N  CO 2\n G  R 1\nCOLUMNS\n"
+        "    X 1       MY COST            1.0   R 1                1.0\n"
+        "    X 1       CO 2               5.0\n"
+        "    Y         MY COST            2.0   R 1                1.0\n"
+        "RHS\n    RHS       R 1                2.0   CO 2              -7.0\nENDATA\n"
+    )
+    (tmp_path / "p.mps").write_text(text)
+    model = tb.read_model(tmp_path / "p.mps")
+    assert model.variables == ("X 1", "Y")
+    assert {name: f.value(np.array([1.0, 10.0])) for name, f in model.functions.items()} == {
+        "MY COST": 21.0,
+        "CO 2": 12.0,
+    }
+    (tmp_path / "p.mps").write_text(text.replace("5.0", "5,5"))
+    with pytest.raises(ValueError, match=r"\(with a point, not a comma\), got '5,5' in line 8$"):
+        tb.read_model(tmp_path / "p.mps")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_names_of_any_encoding_stay_different(tmp_path, encoding):
+    text = "min cost: ä + ö\nst\n one: ä >= 1\n two: ö >= 2\nend\n"
+    (tmp_path / "p.lp").write_text(text, encoding=encoding)
+    assert tb.read_model(tmp_path / "p.lp").variables == ("ä", "ö")
+
+
+def test_keywords_may_name_rows_and_begin_names(tmp_path):
+    text = "min end: gen1 + binary_2\nst\n gen: gen1 + binary_2 >= 1\n max: gen1 <= 2\nend\n"
+    (tmp_path / "p.lp").write_text(text)
+    model = tb.read_model(tmp_path / "p.lp")
+    assert model.variables == ("gen1", "binary_2")
+    assert tuple(model.functions) == ("end",)
+
+
 def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_path):
     (tmp_path / "p.lp").write_text(LP)
     model = tb.read_model(tmp_path / "p.lp")
@@ -251,6 +287,17 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
         ("p.lp", LP.replace("a + b <= 4", "a + 1 + b <= 4"), "must have no constant on the left of a row, got '1' in 'size: a + 1 + b'"),
         ("p.lp", LP.replace("a + b <= 4", "a + 2 3 b <= 4"), "must have no constant on the left of a row, got '2' in 'size: a + 2 3 b'"),
         ("p.lp", LP.replace("a + b <= 4", "2 (a + b) <= 4"), "must have no brackets around terms, got the variable '(a'"),
+        ("p.lp", LP.replace("size:", "gen1: a >= 0\n low: a + int_rate + 4 >= 2\n size:"), "must have no constant on the left of a row, got '4' in 'low: a + int_rate + 4'"),
+        ("p.lp", LP.replace("max\n profit:", "max:"), "must begin with minimize or maximize, got 'max:'"),
+        ("p.lp", LP.replace("3 a + 2 b", "3 a + 2 b - 1e+1 a"), "must have each variable once in the objective, got 'a' twice"),
+        ("p.lp", LP.replace("st\n", "min cost: a\nst\n"), "must have constraints after a single objective, got 'min'"),
+        ("p.lp", LP.replace("2 b + 4", "2 b + gen"), "must have constraints after a single objective, got 'gen'"),
+        ("p.lp", LP.replace("a + b <= 4", "a + b <= 4; more: a >= 1"), "must have no semicolons"),
+        ("p.lp", LP.replace("a + b <= 4", "a + b >= 1 <= 4"), "must have variables on the left of each row, got none before '<= 4'"),
+        ("p.lp", LP.replace("a + b <= 4", "a >= 1, b >= 1"), "must have decimal points, not commas, got the variable ','"),
+        ("p.mps", PLAN.replace("60.0", "6_0"), "must have a number after each name (with a point, not a comma), got '6_0' in line 19"),
+        ("p.mps", PLAN.replace("0.9", "nan"), "got 'nan' in line 11"),
+        ("p.mps", PLAN.replace("RHS       capacity 80.0 ", "capacity 80,5 "), "got '80,5' in line 19"),
     ],
 )  # fmt: skip
 def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sentence):

@@ -103,7 +103,7 @@ def _regression(
     seed: int,
 ) -> Built:
     rows = target.shape[0]
-    if isinstance(train, bool) or not isinstance(train, int):
+    if isinstance(train, bool) or not isinstance(train, int | np.integer):
         raise TypeError(f"{owner}: train must be a whole number, got {checks.what_it_is(train)}")
     if not 0 < train < rows:
         raise ValueError(f"{owner}: train must be between 1 and {rows - 1}, got {train}")

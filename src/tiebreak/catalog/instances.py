@@ -63,7 +63,7 @@ class Instance:
                 raise TypeError(
                     f"{self.name}: unknown parameter {name!r}{meant}; known are {known}"
                 )
-            if name in LEAST and value is not None:
+            if name in LEAST and value is not self.parameters[name]:  # None may be a default
                 parameters[name] = checks.whole(self.name, name, value, LEAST[name])
             if name in POSITIVE:
                 parameters[name] = checks.positive(self.name, name, value)

@@ -124,12 +124,13 @@ class Compiler:
 
     def _user_columns(self, first: CompiledLevel) -> Host:
         """The columns whose costs change if the user's variables are added to the objective."""
-        self._probe.value = 1.0
+        costs = first.data["c"]
+        self._probe.value = max(1.0, np.max(np.abs(costs)))  # large enough to change every cost
         try:
             moved = _compile(self._problems[0], self._squares).data["c"]
         finally:
             self._probe.value = 0.0
-        return np.flatnonzero(moved != first.data["c"])
+        return np.flatnonzero(moved != costs)
 
     def _shares(self, first: CompiledLevel) -> bool:
         """Do the levels and constraints have more variables in total if compiled separately?"""
@@ -209,21 +210,30 @@ def square_root(P: Any) -> Any:
     P.eliminate_zeros()
     n = P.shape[0]
     used = np.unique(P.nonzero()[0])
-    diagonal = P.diagonal()
+    diagonal, limit = P.diagonal(), TOL.accurate * abs(P).max()
     if P.nnz == np.count_nonzero(diagonal):
+        _check_convex(-np.min(diagonal), limit)
         roots = np.sqrt(np.maximum(diagonal[used], 0.0))
         return sp.csr_array((roots, (np.arange(used.size), used)), shape=(used.size, n))
     blocks, block_of = connected_components(P[used][:, used], directed=False)
     pieces = []
     for block in range(blocks):
         columns = used[block_of == block]
-        slack = max(TOL.met, columns.size * EPS)
-        roots, basis, units = semidefinite_root(P[columns][:, columns].toarray(), slack)
+        slack, entries = max(TOL.met, columns.size * EPS), P[columns][:, columns].toarray()
+        roots, basis, units = semidefinite_root(entries, slack)
         factor = roots[:, None] * basis * units
+        _check_convex(np.max(np.abs(factor.T @ factor - entries)), limit)
         row, column = np.nonzero(factor)
         piece = (factor[row, column], (row, columns[column]))
         pieces.append(sp.csr_array(piece, shape=(factor.shape[0], n)))
     return sp.csr_array(sp.vstack(pieces, format="csr"))
+
+
+def _check_convex(excess: float, limit: float) -> None:
+    """Require that F'F exceeds P by rounding errors only: psd_wrap takes any matrix."""
+    if excess > limit:
+        needed = "from_cvxpy: each level must be convex"
+        raise ValueError(f"{needed}, got a quadratic form that is not positive semidefinite")
 
 
 class Definitions:

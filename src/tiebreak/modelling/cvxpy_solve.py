@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import numpy as np
+
 from tiebreak.driver.solve import solve
 from tiebreak.linalg.refusals import missing
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
@@ -52,7 +54,9 @@ def register_cvxpy() -> None:
 def _solve_problem(problem: Any, then: Any = (), **options: Any) -> float:
     import cvxpy as cp
 
-    levels = _levels_of(problem, then, {k: v for k, v in options.items() if k in LEVELS})
+    # Lists, because == of arrays returns no truth value.
+    chosen = {k: list(v) if np.ndim(v) else v for k, v in options.items() if k in LEVELS}
+    levels = _levels_of(problem, then, chosen)
     result = solve(levels, **{k: v for k, v in options.items() if k not in LEVELS})
     if not result.success:
         raise cp.SolverError(f"tiebreak: {result.message}")
@@ -62,6 +66,7 @@ def _solve_problem(problem: Any, then: Any = (), **options: Any) -> float:
         for dual in constraint.dual_variables:
             dual.save_value(None)
     problem.unpack(solution)
+    solution.opt_val = problem.value
     return float(problem.value)
 
 

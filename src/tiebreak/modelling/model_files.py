@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +24,17 @@ DOUBT = re.compile(r"^(?:WARNING|ERROR):\s*(?!\s|Parser error)(.+)", re.MULTILIN
 WITH_NUMBERS = ("COLUMNS", "RHS", "RANGES", "BOUNDS")  # sections of an MPS file
 WITHOUT_NUMBER = ("FR", "MI", "PL", "BV")  # kinds of bounds that take no number
 SENSES = {"min": (["MIN"], ["MINIMIZE"]), "max": (["MAX"], ["MAXIMIZE"])}
-# the rows of an LP file, their right-hand sides, and a number on the left that multiplies nothing
-ROWS_OF_LP = re.compile(
-    r"(?<!\S)(?:subject\s+to|such\s+that|st|s\.t\.)(?!\S)(.*?)"
-    r"(?<!\S)(?:bounds?|gen\w*|int\w*|bin\w*|semi\S*|sos\d?|end)(?!\S)",
-    re.IGNORECASE | re.DOTALL,
+# the words that begin the sections of an LP file, unless they name a row
+SECTIONS = re.compile(
+    r"(?<![^\s+-])(?:(?P<objective>min(?:imum|imize)?|max(?:imum|imize)?)"
+    r"|(?P<rows>subject\s+to|such\s+that|st|s\.t\.)|(?P<bounds>bounds?)|(?P<end>end)"
+    r"|gen(?:erals?)?|bin(?:ary|aries)?|semi\S*|sos\d?)(?!\S)(?!\s*:)",
+    re.IGNORECASE,
 )
 NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
+NUMBER_OF_MPS = re.compile(rf"[-+]?(?:{NUMBER}|inf(?:inity)?)", re.IGNORECASE)
+# the coefficients of an LP file, the right-hand sides, and a number that multiplies nothing
+COEFFICIENT = re.compile(rf"(?<![^\s+-]){NUMBER}", re.IGNORECASE)
 RIGHT_SIDE = re.compile(rf"[<>=]+[-+\s]*(?:{NUMBER}|inf\w*)", re.IGNORECASE)
 CONSTANT = re.compile(rf"(?<![^\s:+-]){NUMBER}(?=\s*[-+]|\s+\d|$)", re.IGNORECASE)
 OBJECTIVE = "objective"  # name of the objective if the file gives none
@@ -137,7 +142,7 @@ def read_model(path: str | Path) -> LinearModel:
     if path.suffix not in ENDINGS:
         raise ValueError(f"read_model: path must end with {' or '.join(ENDINGS)}, got {path}")
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = _text(path)
     except OSError as error:
         raise ValueError(f"read_model: {path} cannot be read ({error.strerror or error})") from None
     if path.suffix == ".mps":
@@ -148,6 +153,14 @@ def read_model(path: str | Path) -> LinearModel:
         return _model(_parsed(text, path), name, further)
     except ValueError as error:
         raise ValueError(f"read_model: {path} {error}") from None
+
+
+def _text(path: Path) -> str:
+    """The text of a file in UTF-8 or, if it is none, in Latin-1, so that names stay different."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return path.read_text(encoding="latin-1")
 
 
 def _parsed(text: str, path: Path) -> Any:
@@ -170,8 +183,7 @@ def _parsed(text: str, path: Path) -> Any:
     if is_read and not doubts and path.suffix == ".mps":
         lines = text.splitlines()
         _check_sense(lines, _sense(solver.getModel().lp_))
-        if "assume fixed format" not in said:
-            _check_numbers(lines)
+        _check_numbers(lines, "fixed format" in said)
     elif is_read and not doubts:
         _check_lp(text)
     if not is_read or doubts:
@@ -250,7 +262,7 @@ def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
 def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
     """Reject variables that HiGHS created from a decimal comma or bracket; warn of unused ones."""
     for name in variables:
-        if re.fullmatch(r",\d+", name):  # in LP files, 2,5 is 2 times the variable ",5"
+        if name.startswith(","):  # in LP files, 2,5 is 2 times the variable ",5"
             raise ValueError(f"must have decimal points, not commas, got the variable {name!r}")
         if name.count("(") != name.count(")"):  # 2 (x + y) is 2 times the variable "(x" and "y)"
             raise ValueError(f"must have no brackets around terms, got the variable {name!r}")
@@ -261,7 +273,7 @@ def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
         warnings.warn(text, stacklevel=4)
 
 
-def _check_numbers(lines: list[str]) -> None:
+def _check_numbers(lines: list[str], is_fixed: bool) -> None:
     """Reject text in place of a number in an MPS file: HiGHS would read its first digits."""
     for i, section, is_head, line in _lines_of_mps(lines):
         words = line.partition(" $")[0].split()
@@ -269,12 +281,13 @@ def _check_numbers(lines: list[str]) -> None:
             continue
         if section == "BOUNDS" and words[0].upper() in WITHOUT_NUMBER:
             continue
-        for word in words[-1:] + words[2:3] * (len(words) == 5):
-            try:
-                float(word)
-            except ValueError:
+        # Right-hand sides and ranges may come without the name of their set.
+        is_pair = len(words) == 4 and section != "BOUNDS"
+        numbers = words[-1:] + words[2:3] * (len(words) == 5) + words[1:2] * is_pair
+        for word in f"{line[24:36]} {line[49:61]}".split() if is_fixed else numbers:
+            if not NUMBER_OF_MPS.fullmatch(word):
                 needed = "must have a number after each name (with a point, not a comma)"
-                raise ValueError(f"{needed}, got {word!r} in line {i + 1}") from None
+                raise ValueError(f"{needed}, got {word!r} in line {i + 1}")
 
 
 def _check_sense(lines: list[str], sense: str) -> None:
@@ -314,14 +327,42 @@ def _lines_of_mps(lines: list[str]) -> Iterator[tuple[int, str, bool, str]]:
 def _check_lp(text: str) -> None:
     """Reject an LP file if HiGHS would silently ignore a part of it."""
     plain = _without_comments(text)
-    if not re.match(r"\s*(?:min|max)(?:imum|imize)?\b", plain, re.IGNORECASE):
+    heads = list(SECTIONS.finditer(plain))
+    if not heads or not heads[0]["objective"] or plain[: heads[0].start()].strip():
         first = (plain.split() or [""])[0]
         raise ValueError(f"must begin with minimize or maximize, got {first!r}")
-    found = ROWS_OF_LP.search(plain)
-    for row in RIGHT_SIDE.split(found[1]) if found else ():
-        if constant := CONSTANT.search(row.rstrip()):
-            where = f"{constant[0]!r} in {' '.join(row.split())!r}"
-            raise ValueError(f"must have no constant on the left of a row, got {where}")
+    if ";" in plain:
+        raise ValueError("must have no semicolons, because HiGHS ignores what follows them")
+    if heads[1:] and not (heads[1]["rows"] or heads[1]["bounds"] or heads[1]["end"]):
+        raise ValueError(f"must have constraints after a single objective, got {heads[1][0]!r}")
+    ends = [head.start() for head in heads[1:]] + [len(plain)]
+    for head, end in zip(heads, ends, strict=True):
+        if head["objective"]:
+            _check_objective(plain[head.end() : end])
+        elif head["rows"]:
+            _check_rows(plain[head.end() : end])
+
+
+def _check_objective(text: str) -> None:
+    """Reject a variable that occurs twice: HiGHS would ignore its first coefficient."""
+    terms = text.partition(":")[2] or text
+    names = COEFFICIENT.sub(" ", terms.partition("[")[0]).replace("+", " ").replace("-", " ")
+    for name, count in Counter(names.split()).most_common(1):
+        if count > 1:
+            raise ValueError(f"must have each variable once in the objective, got {name!r} twice")
+
+
+def _check_rows(text: str) -> None:
+    """Reject constants on the left, and right-hand sides without a row."""
+    start = 0
+    for side in RIGHT_SIDE.finditer(text):
+        row, start = " ".join(text[start : side.start()].split()), side.end()
+        if constant := CONSTANT.search(row):
+            found = f"{constant[0]!r} in {row!r}"
+            raise ValueError(f"must have no constant on the left of a row, got {found}")
+        if not row.rpartition(":")[2].strip():
+            found = f"none before {' '.join(side[0].split())!r}"
+            raise ValueError(f"must have variables on the left of each row, got {found}")
 
 
 def _without_comments(text: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.extmath import safe_sparse_dot, softmax
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -199,7 +200,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         validation = None
         if self.prefer in BY_LOSS:
             labels = self._codes(y_val, others.X.shape[0])
-            validation = self._loss(others, labels, layout)
+            validation = self._loss(*without_zeros(others, labels), layout)
         training, codes = without_zeros(training, codes)
         self._need_classes(codes)
 
@@ -246,14 +247,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     def _codes(self, labels: Any, rows: int) -> Host:
         """Return labels of validation data as class numbers."""
         found = column_or_1d(labels)
-        codes = np.searchsorted(self.classes_, found)
-        codes = np.minimum(codes, len(self.classes_) - 1)
-        if len(found) != rows or np.any(self.classes_[codes] != found):
+        known = {label: code for code, label in enumerate(self.classes_.tolist())}
+        codes = np.array([known.get(label, -1) for label in found.tolist()])
+        if len(found) != rows or np.any(codes < 0):
             raise ValueError(
                 f"{self._owner}: y_val must hold a label of the training data for each of the "
                 f"{rows} rows of X_val, got {len(found)} labels, {np.unique(found)[:5]}"
             )
-        return np.asarray(codes)
+        return codes
 
     def _need_classes(self, codes: Host) -> None:
         missing = np.setdiff1d(np.arange(len(self.classes_)), codes)
@@ -287,16 +288,16 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Host:
         """Return the probabilities of the classes, one column per class."""
-        scores = self.decision_function(X)
-        # Softmax of two columns loses no digits in small probabilities, unlike 1 - p.
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        return np.asarray(softmax(scores))
+        return np.asarray(np.exp(self.predict_log_proba(X)))
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Host:
         """Return the logarithms of the probabilities."""
-        return np.asarray(np.log(self.predict_proba(X)))
+        scores = self.decision_function(X)
+        # Two columns lose no digits in small probabilities, unlike 1 - p.
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        return np.asarray(log_softmax(scores, axis=1))
 
 
 def _margins(scores: Host, codes: Host) -> Host:

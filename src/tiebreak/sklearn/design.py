@@ -75,12 +75,15 @@ class Data(NamedTuple):
     X: Any
     weights: Host | None
     offset: Host  # what has been subtracted from each column
-    epsilon: float  # relative rounding error of the entries; 0.0 for float64 and whole numbers
+    epsilon: float  # relative rounding error of the entries; 0.0 if they count as exact
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """Return the samples X minus the offset; the dtype of X shows how X was rounded."""
-        is_exact = X.dtype == np.float64 or np.all(
+        """Return the samples X minus the offset; the dtype of X shows how X was rounded.
+
+        Half precision counts as exact: it is so coarse that its rounding errors could be anything.
+        """
+        is_exact = X.dtype != np.float32 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
         epsilon = 0.0 if is_exact else float(np.finfo(X.dtype).eps)
@@ -124,12 +127,26 @@ def exact_offset(X: Any) -> Host:
 
     The difference of two numbers within a factor of two of each other is exact (Sterbenz).
     """
-    low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
-    near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
-    is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
+    near, is_far = _far_columns(X)
     # No entry of these columns is 0, so a dense copy wastes no memory.
     is_far[is_far] = np.all(_whole(as_dense(X[:, np.flatnonzero(is_far)])), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
+
+
+def target_offset(Y: Host) -> Host:
+    """Return the smallest entry of each column of targets far from 0; 0 for other columns."""
+    near, is_far = _far_columns(Y)
+    return np.where(is_far, near, 0.0)
+
+
+def _far_columns(X: Any) -> tuple[Host, Host]:
+    """Find the columns whose entries have the same sign and are within a factor of two.
+
+    Return the entry of each column that is closest to 0, and whether the column is one of these.
+    """
+    low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
+    near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
+    return near, (near != 0.0) & (0.5 * np.abs(far) <= np.abs(near))
 
 
 def _minus(X: Any, offset: Host) -> Any:

@@ -107,7 +107,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         for name in ("radius", "ridge"):
             if getattr(self, name) is not None:
                 checks.positive(owner, name, getattr(self, name))
-        if self.domain is not None and not isinstance(self.domain, Set | Domain):
+        is_set = isinstance(self.domain, Set | Domain) and not isinstance(self.domain, type)
+        if self.domain is not None and not is_set:
             got = checks.what_it_is(self.domain)
             raise ValueError(
                 f"{owner}: domain must be a set such as tiebreak.Orthant() for coefficients of at "
@@ -185,20 +186,23 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         loss: Function | Penalty,
         upper: Function | Penalty,
         first: int = 0,
+        shift: float = 0.0,
         **about: Any,
     ) -> FitOutcome:
         """Solve both levels for the outputs of a layout, which are numbered from ``first``.
 
-        Because ``offset`` has been subtracted from the features, the intercepts are shifted.
+        Because ``offset`` has been subtracted from the features and ``shift`` from the targets, the
+        intercepts are shifted.
         """
         domain: Any = tb.Space()
         if self.domain is not None:
             domain = with_free_intercepts(self._owner, self.domain, layout)
-        shift = 1.0 + norm(offset) if layout.has_column else 1.0
-        radius = self.radius and self.radius * shift
+        radius = self.radius
+        if radius is not None and layout.has_column:
+            radius = radius * (1.0 + norm(offset)) + abs(shift)
         task = Task(layout, loss, self._penalty(layout), upper, domain, radius, **about)
         names = getattr(self, "feature_names_in_", None)
-        return fit(task, settings, self._start(layout, offset, first), names)
+        return fit(task, settings, self._start(layout, offset, first, shift), names)
 
     def _covariance(self, data: Data, sensitive_features: Any) -> Data:
         """Return the covariance of each sensitive feature with the features, as rows."""
@@ -301,7 +305,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             parts.append(tb.SquaredNorm(square * layout.penalised))
         return sum(parts) if parts else None
 
-    def _start(self, layout: Layout, offset: Host, first: int) -> Host | None:
+    def _start(self, layout: Layout, offset: Host, first: int, shift: float) -> Host | None:
         """Return the coefficients of the last fit, starting at output ``first``, or None."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
@@ -309,7 +313,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         coef, intercept = np.atleast_2d(self.coef_)[chosen], np.atleast_1d(self.intercept_)[chosen]
         if coef.shape != (layout.outputs, layout.features):
             return None
-        return layout.joined(coef, intercept + coef @ offset)
+        return layout.joined(coef, intercept + coef @ offset - shift)
 
     def _intercepts(self, coef: Host, shifted: Host, data: Data) -> Host:
         """Convert the intercepts for shifted features to those for the given features."""
@@ -417,6 +421,8 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
         )
     columns = []
     for column in table.T:
+        if column.dtype == object:  # as in all columns of a table with numbers and texts
+            column = np.array(column.tolist())
         if column.dtype.kind in "biuf":
             columns.append(column.astype(np.float64)[:, None])
         else:

@@ -23,6 +23,7 @@ from tiebreak.sklearn.design import (
     centred,
     losses,
     mean_loss,
+    target_offset,
     with_ones,
     without_zeros,
 )
@@ -229,8 +230,15 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                     f"{self._owner}: y_val must have {rows} rows like X_val and as many columns as "
                     f"y, got shape {W.shape}"
                 )
-            validation = others, W.reshape(rows, -1)
+            validation = without_zeros(others, W.reshape(rows, -1))
         training, Y = without_zeros(training, Y)
+        # An intercept absorbs a shift of the targets, unless they are counts. Without the shift, a
+        # loss of 0 coefficients far above the others would make any tolerance meaningless.
+        is_shifted = self.fit_intercept and not kind.has_counts
+        shift = target_offset(Y) if is_shifted else np.zeros(Y.shape[1])
+        Y = Y - shift
+        if validation is not None:
+            validation = validation[0], validation[1] - shift
         # If there is a slack, the intercept may also be used to fit the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, kind, training, Y, validation, is_free)
@@ -241,16 +249,16 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         def ending(k: int) -> FitOutcome:
             upper = criterion.function(data.layout, data.validation_loss(k), ridges[k], k)
             loss = data.training_loss(k)
-            return self._fit(settings, data.layout, training.offset, loss, upper, k)
+            return self._fit(settings, data.layout, training.offset, loss, upper, k, shift[k])
 
         endings, further = [ending(0)], range(1, Y.shape[1])
-        is_shared = bool(further) and validation is None and criterion.reference is None
-        others = fit_others(endings[0], data.targets, settings) if is_shared else {}
+        is_shared = criterion.reference is None and validation is None and settings.slack is None
+        others = fit_others(endings[0], data.targets, settings) if is_shared and further else {}
         endings += [others.get(k) or ending(k) for k in further]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
         coef, intercept = data.coefficients(endings)
-        intercept = self._intercepts(coef, intercept, training)
+        intercept = self._intercepts(coef, intercept + shift, training)
         self.coef_: Host = coef[0] if y.ndim == 1 else coef
         self.intercept_: float | Host = float(intercept[0]) if y.ndim == 1 else intercept
         return self

@@ -53,8 +53,16 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
         return x
     coef, first = layout.split(x)
     if isinstance(loss, Penalty):  # it has no gradient, but only one intercept: scalar search
-        one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
-        return layout.joined(coef, np.array([one.x]))
+
+        def value(t: Host) -> float:
+            return float(loss.value(layout.joined(coef, t)))
+
+        def searched(t: Host) -> Host:
+            unit = value(t)
+            return np.asarray(t + unit * minimize_scalar(lambda s: value(t + unit * s)).x)
+
+        # Each search finds about eight digits of the step that is left.
+        return layout.joined(coef, searched(searched(searched(first))))
 
     def along(intercepts: Host) -> tuple[float, Host]:
         x = layout.joined(coef, intercepts)
