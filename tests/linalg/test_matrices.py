@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -309,6 +310,13 @@ def test_streamed_rows_give_the_products_of_the_matrix_in_any_block(dtype, block
     np.testing.assert_array_equal(S.dense(), right)
     assert S.frobenius == pytest.approx(np.linalg.norm(right), rel=1e-6)
     assert S.bytes_read == 5 * A.nbytes  # the look at the start, and four since then
+
+
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7, 1.0 / 3.0])
+def test_the_norm_of_streamed_rows_is_not_too_small_if_all_terms_are_rounded_alike(entry):
+    rows = 2**22
+    found = tb.Streamed(np.full((rows, 1), entry)).frobenius
+    assert rows * Fraction(entry) ** 2 <= Fraction(found) ** 2
 
 
 def test_a_view_of_a_memmap_and_a_private_one_are_read_as_they_are(tmp_path):
