@@ -280,11 +280,12 @@ def sparse_nullity(rows: Any) -> int | None:
     lengths = row_lengths(few)
     few = scaled_rows(few[lengths > 0.0], 1.0 / lengths[lengths > 0.0])
     if not few.shape[0]:
-        return n
+        return int(n)
     found = factorise(few @ few.T + 64.0 * EPS * sp.eye_array(few.shape[0]))
     pivots = found.U.diagonal()
     seems = pivots <= TOL.half
     some = np.where(seems, np.random.default_rng(0).standard_normal(len(pivots)), 0.0)
     weights = found.solve((found.L @ (pivots * some))[found.perm_r])
-    is_sure = norm(weights @ few) <= TOL.touching * norm(weights)
-    return n - int(np.count_nonzero(~seems)) if is_sure else None
+    if not norm(weights @ few) <= TOL.touching * norm(weights):
+        return None
+    return int(n - np.count_nonzero(~seems))
