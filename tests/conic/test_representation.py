@@ -476,6 +476,15 @@ def test_bounds_and_signs_of_long_sums_allow_for_their_rounding(entry):
         assert sign == 0.0 or n * Fraction(entry) >= Fraction(offset)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("size", [1e-170, 1.0, 1e170])
+def test_bounds_by_a_radius_hold_for_rows_of_any_size(kind, size):
+    ends = np.full(3, np.inf)
+    form = ConicForm(-ends, ends, 2.0)
+    found = form.bound(form.of_x(kind(size * np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 1.0]]))))
+    np.testing.assert_allclose(found, [10.0 * size, 2.0 * size], rtol=1e-12)
+
+
 def test_a_radius_is_no_fact_about_the_feasible_set():
     program = compile_levels([tb.L1(1.0, np.full(N, 5.0))], tb.Space(), N, radius=1.0)
     _, value, _ = clarabel_solved(program, program.objectives[0], np.full(N, 7.0))

@@ -195,11 +195,9 @@ class ConicForm:
         """A bound on the size of each number, from the bounds on the variables."""
         reach, total = np.concatenate(self._reach), np.abs(terms.offset)
         for first, block in terms.blocks:
-            size, known = abs(block), reach[first : first + block.shape[1]]
-            most = _product(size, known)
+            most = _product(abs(block), reach[first : first + block.shape[1]])
             if first == 0 and block.shape[1] == self.n and self.radius < math.inf:
-                squares = block.multiply(block) if arrays.is_sparse(block) else block * block
-                most = np.minimum(most, np.sqrt(squares.sum(axis=1)) * self.radius)
+                most = np.minimum(most, row_lengths(block) * self.radius)
             total = total + most
         return np.asarray(self._rounded_up(total))
 
