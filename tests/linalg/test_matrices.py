@@ -326,6 +326,16 @@ def test_the_norm_bound_of_sparse_rows_in_single_precision_is_not_too_small(entr
     assert column.size * Fraction(column[0, 0].item()) ** 2 <= Fraction(found) ** 2
 
 
+@pytest.mark.parametrize("order", ["C", "F", "sparse"])
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7])
+def test_norms_of_single_precision_are_those_of_the_numbers(order, entry):
+    """Four million equal squares, added in float32, are off by 1e-3."""
+    A = np.zeros((2**22, 2), dtype=np.float32, order="F" if order == "F" else "C")
+    A[:, 0] = entry
+    found = matrices.of(sp.csr_array(A) if order == "sparse" else A).frobenius
+    assert found == pytest.approx(2.0**11 * float(A[0, 0]), rel=1e-11)
+
+
 def test_a_view_of_a_memmap_and_a_private_one_are_read_as_they_are(tmp_path):
     np.save(tmp_path / "A.npy", np.arange(60.0).reshape(10, 6))
     whole = np.load(tmp_path / "A.npy", mmap_mode="c")
