@@ -76,7 +76,7 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
             return None
         v = found[:k]
         slack = -(rows @ v)
-        # Slacks that exceed the violations by as much as this are none of their effects.
+        # Slacks that exceed all violations by this factor are not caused by them.
         clear = 1e4 * max(np.max(-slack, initial=0.0), np.max(np.abs(equal @ v), initial=0.0))
         is_doubtful |= slack > max(clear, TOL.met)
         more = (slack > min(max(clear, TOL.accurate), TOL.faint)) & ~known
