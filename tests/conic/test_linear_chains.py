@@ -200,6 +200,30 @@ def test_a_sparse_nullity_is_that_of_singular_values():
         assert sparse_nullity(sp.csr_array((left @ right).T)) == 60 - rank
 
 
+@pytest.mark.parametrize("apart", [1e-3, 1e-5, 1e-7, 1e-9, 0.0])
+def test_rows_that_are_nearly_the_same_are_not_counted_as_one(apart):
+    rows = np.ones((3, 6))
+    rows[1, 1] += apart
+    rows[2] = rows[0] + 3.0 * rows[1]
+    found = sparse_nullity(sp.csr_array(rows)), sparse_nullity(sp.csr_array(rows.T))
+    assert found in {1e-3: [(4, 1)], 0.0: [(5, 2)]}.get(apart, [(None, None)])
+
+
+def test_long_chains_of_differences_leave_one_direction():
+    D = sp.diags_array([-np.ones(10_000), np.ones(10_000)], offsets=[0, 1], shape=(9_999, 10_000))
+    assert sparse_nullity(D) == 1
+    assert sparse_nullity(sp.vstack([D, D]).tocsr()) == 1
+
+
+def test_the_dimension_of_a_plan_does_not_count_nearly_equal_rows_as_one():
+    rows = np.ones((2, 6))
+    rows[1, 1] += 1e-5  # so the second entry of x is 0, and 4 directions are left
+    domain = tb.Polyhedron(A_eq=sp.csr_array(rows), b_eq=[1.0, 1.0])
+    flat = tb.Linear(np.zeros(6))
+    found = tb.solve(tb.Problem(lower=flat, upper=flat, domain=domain), method="conic")
+    assert found.dimension in (4, None)
+
+
 @pytest.mark.parametrize("has_equation", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_two_levels_are_proved_with_the_multipliers_of_the_solver(monkeypatch, seed, has_equation):

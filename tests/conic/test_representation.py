@@ -7,6 +7,7 @@ auxiliary variables, and whether there is one at all, is what Clarabel finds.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import clarabel
 import numpy as np
@@ -18,7 +19,7 @@ from scipy.special import logsumexp
 import tiebreak as tb
 from tiebreak.conic.representation import compile_levels
 from tiebreak.functions.sums import Scaled
-from tiebreak.linalg.conic_form import completed_square
+from tiebreak.linalg.conic_form import ConicForm, completed_square
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets import Set
 
@@ -460,6 +461,28 @@ def test_absolute_values_of_known_sign_need_no_variables():
     program = compile_levels([tb.L1(1.0, center)], tb.Box(-np.inf, -2.0), N)
     assert program.size == N
     assert program.objectives[0].value(-x - 2) == pytest.approx(3 + 3 + 2.75 + 2 + 5)
+
+
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7])
+def test_bounds_and_signs_of_long_sums_allow_for_their_rounding(entry):
+    """A million equal terms, added one by one, are off by 1e-11 of their sum."""
+    n = 10**6
+    ends, ones = np.full(n, entry), sp.csr_array(np.ones((1, n)))
+    form = ConicForm(-ends, ends)
+    assert Fraction(form.bound(form.of_x(ones))[0]) >= n * Fraction(entry)
+    form = ConicForm(ends, 2.0 * ends)
+    for offset in (ones @ ends) * (1.0 + 1e-12 * np.arange(-20, 20)):
+        sign = form.signs(form.of_x(ones, -offset))[0]
+        assert sign == 0.0 or n * Fraction(entry) >= Fraction(offset)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("size", [1e-170, 1.0, 1e170])
+def test_bounds_by_a_radius_hold_for_rows_of_any_size(kind, size):
+    ends = np.full(3, np.inf)
+    form = ConicForm(-ends, ends, 2.0)
+    found = form.bound(form.of_x(kind(size * np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 1.0]]))))
+    np.testing.assert_allclose(found, [10.0 * size, 2.0 * size], rtol=1e-12)
 
 
 def test_a_radius_is_no_fact_about_the_feasible_set():

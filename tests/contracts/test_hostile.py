@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import tiebreak as tb
 from tiebreak.sets import Set
@@ -201,9 +202,15 @@ def test_sums_and_products_as_people_write_them():
     tb.solve(tb.Problem(upper=f, lower=g, domain=tb.Ball()), rtol=np.array([1e-2, 1e-2]))
 
 
-def test_extended_precision_is_refused():
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.lil_matrix])
+def test_extended_precision_is_refused(kind):
     with pytest.raises(TypeError, match="must be float32 or float64"):
-        tb.LeastSquares(np.ones((2, 2), np.longdouble), np.ones(2, np.longdouble))
+        tb.LeastSquares(kind(np.ones((2, 2), np.longdouble)), np.ones(2))
+
+
+def test_targets_that_are_too_large_for_the_precision_of_the_rows_are_kept():
+    made = tb.LeastSquares(np.eye(2, dtype=np.float32), [1e300, 1.0])  # without a warning
+    assert made.b.tolist() == [1e300, 1.0]
 
 
 def test_a_false_error_bound_ends_in_no_success():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -311,6 +312,30 @@ def test_streamed_rows_give_the_products_of_the_matrix_in_any_block(dtype, block
     assert S.bytes_read == 5 * A.nbytes  # the look at the start, and four since then
 
 
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7, 1.0 / 3.0])
+def test_the_norm_of_streamed_rows_is_not_too_small_if_all_terms_are_rounded_alike(entry):
+    rows = 2**22
+    found = tb.Streamed(np.full((rows, 1), entry)).frobenius
+    assert rows * Fraction(entry) ** 2 <= Fraction(found) ** 2
+
+
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7])
+def test_the_norm_bound_of_sparse_rows_in_single_precision_is_not_too_small(entry):
+    column = np.full((2**22, 1), entry, dtype=np.float32)
+    found = matrices.of(sp.csr_array(column)).norm_bound
+    assert column.size * Fraction(column[0, 0].item()) ** 2 <= Fraction(found) ** 2
+
+
+@pytest.mark.parametrize("order", ["C", "F", "sparse"])
+@pytest.mark.parametrize("entry", [0.1, 0.3, 0.7])
+def test_norms_of_single_precision_are_those_of_the_numbers(order, entry):
+    """Four million equal squares, added in float32, are off by 1e-3."""
+    A = np.zeros((2**22, 2), dtype=np.float32, order="F" if order == "F" else "C")
+    A[:, 0] = entry
+    found = matrices.of(sp.csr_array(A) if order == "sparse" else A).frobenius
+    assert found == pytest.approx(2.0**11 * float(A[0, 0]), rel=1e-11)
+
+
 def test_a_view_of_a_memmap_and_a_private_one_are_read_as_they_are(tmp_path):
     np.save(tmp_path / "A.npy", np.arange(60.0).reshape(10, 6))
     whole = np.load(tmp_path / "A.npy", mmap_mode="c")
@@ -396,6 +421,32 @@ def test_parquet_gives_the_columns_that_are_asked_for_and_the_target(tmp_path):
     other = tb.Streamed([tmp_path / "t.parquet"] * 2, columns=["b", "a"])
     assert other.shape == (6, 2)
     assert other.dense()[4].tolist() == [0.0, 2.0]
+
+
+def test_targets_of_single_precision_rows_are_not_rounded(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(9)
+    A = rng.standard_normal((30, 3)).astype(np.float32)
+    columns = {name: A[:, j] for j, name in enumerate("abc")}
+    targets = {
+        "real": 1e6 + rng.standard_normal(30),
+        "whole": rng.integers(2**40, 2**41, 30),
+        "short": rng.standard_normal(30).astype(np.float32),
+        "label": rng.integers(0, 2, 30) == 1,
+    }
+    for name, y in targets.items():
+        pq.write_table(pa.table({**columns, name: y}), tmp_path / "t.parquet")
+        S = tb.Streamed(tmp_path / "t.parquet", target=name)
+        np.testing.assert_array_equal(S.target, y)
+        assert S.prototype.dtype == np.float32
+        assert S.target.dtype == (np.float32 if name in ("short", "label") else np.float64)
+        if name == "real":
+            lower = tb.LeastSquares(S, S.target)
+            x = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm())).x
+            truth = np.linalg.lstsq(A.astype(float), y, rcond=None)[0]
+            np.testing.assert_allclose(x, truth, rtol=1e-9)
 
 
 def test_a_row_that_is_not_finite_is_named(tmp_path):

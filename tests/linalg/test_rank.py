@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiebreak.linalg.rank import graded_basis
+from tiebreak.linalg.rank import decide_rank, graded_basis
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0, 6.0])
@@ -32,3 +32,19 @@ def test_a_graded_basis_of_directions_that_a_function_does_not_see():
         np.testing.assert_allclose(N @ (N.T @ graded), graded, atol=1e-14)
     empty = graded_basis(N[:, :0], np.eye(7), np.eye(7))
     assert empty.shape == (7, 0)
+
+
+@pytest.mark.parametrize("faint", [5e-324, 1e-310, 1e-300])
+@pytest.mark.parametrize("top", [1.0, 1e150])
+def test_faint_rows_and_columns_have_finite_units(faint, top):
+    """Entries of a kernel that underflow: 1e-310 would need a unit above the largest number."""
+    rows = np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 9.0], [1.0, 1.0, 2.0], [1.0, 0.0, 5.0]])
+    rows[0] *= top
+    rows[1] = faint * rows[1]
+    rows[:, 2] = 2.0 * rows[:, 1]
+    for A in (rows, rows.T):
+        found = decide_rank(A)
+        assert np.isfinite(found.sigma).all()
+        assert np.isfinite(found.units).all()
+        assert np.isfinite(found.row_units).all()
+        assert found.low == found.high == 2

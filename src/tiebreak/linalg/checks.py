@@ -205,7 +205,8 @@ def in_precision_of(prototype: Array, value: Array) -> Array | None:
     Numbers are never rounded silently: a caller that gets None continues in float64, or rejects the
     value.
     """
-    fitted = arrays.like(value, prototype)
+    with arrays.quiet():  # float32 may be too small for the numbers
+        fitted = arrays.like(value, prototype)
     if arrays.is_single(value) or not arrays.is_single(prototype):
         return fitted
     wide = arrays.to_numpy(fitted).astype(np.float64)
@@ -258,11 +259,8 @@ def _dense(owner: str, name: str, value: Any) -> Array:
 
 
 def _sparse(owner: str, name: str, value: Any) -> Any:
-    if value.dtype.kind not in "fiub":
-        raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
-    if value.dtype not in (np.float32, np.float64):
-        value = value.astype(np.float64)
     value = value.tocsr()
+    value = value.astype(floating(owner, name, value.data).dtype, copy=False)
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
         # Add up entries with the same row and column: SciPy allows several and means their sum.

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import SAFE, Host
+from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.spectra import EPS, norm_bound, semidefinite_root
 
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # the kind of a cone
@@ -142,9 +142,9 @@ class ConicForm:
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
         self.lower, self.upper = lower, upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))
-        self.radius: float = min(radius, arrays.norm(farthest) * SAFE)
-        self._reach = [np.minimum(farthest, self.radius)]
         self.n = self.size = len(lower)
+        self.radius: float = min(radius, self._rounded_up(arrays.norm(farthest)))
+        self._reach = [np.minimum(farthest, self.radius)]
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
         self.owner = ""  # name of the constraints added next; {} stands for the row number
@@ -195,13 +195,15 @@ class ConicForm:
         """A bound on the size of each number, from the bounds on the variables."""
         reach, total = np.concatenate(self._reach), np.abs(terms.offset)
         for first, block in terms.blocks:
-            size, known = abs(block), reach[first : first + block.shape[1]]
-            most = _product(size, known)
+            most = _product(abs(block), reach[first : first + block.shape[1]])
             if first == 0 and block.shape[1] == self.n and self.radius < math.inf:
-                squares = block.multiply(block) if arrays.is_sparse(block) else block * block
-                most = np.minimum(most, np.sqrt(squares.sum(axis=1)) * self.radius)
+                most = np.minimum(most, row_lengths(block) * self.radius)
             total = total + most
-        return np.asarray(total * SAFE)
+        return np.asarray(self._rounded_up(total))
+
+    def _rounded_up(self, bound: Any, terms: int = 0) -> Any:
+        """A bound, computed by sums over the variables or over ``terms``, plus rounding errors."""
+        return bound * (1.0 + rounding_unit(EPS, self.size, terms))
 
     def signs(self, terms: Affine) -> Host:
         """The sign of each number on the whole feasible set: 1 if >= 0, -1 if <= 0, 0 if unknown.
@@ -217,7 +219,7 @@ class ConicForm:
                 up, down = _positive(block), _positive(-block)
                 least = least + _product(up, near) - _product(down, far)
                 sizes = sizes + _product(up, np.abs(near)) + _product(down, np.abs(far))
-            sure = least >= (SAFE - 1.0) * sizes
+            sure = least >= rounding_unit(EPS, self.n) * sizes
             found[sure & (found == 0.0)] = sign
         return found
 
@@ -237,12 +239,12 @@ class ConicForm:
 
     def length(self, terms: Affine) -> Affine:
         """One number that equals the Euclidean norm |terms| if the number is minimised."""
-        most = arrays.norm(self.bound(terms)) * SAFE
+        most = arrays.norm(self.bound(terms))
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
             of_matrix = sum(norm_bound(block) for _, block in terms.blocks)
-            most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * SAFE)
-        size = self.variables(1, most)
+            most = min(most, of_matrix * self.radius + arrays.norm(terms.offset))
+        size = self.variables(1, self._rounded_up(most, self.n * len(terms)))
         self.second_order(size, terms)
         return size
 

@@ -83,7 +83,12 @@ def power_of_two(sizes: Host, power: float) -> Host:
     """The powers of two closest to sizes^power; 1 where the size is 0."""
     with np.errstate(divide="ignore"):
         exponents = np.round(power * np.log2(sizes))
-    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
+    return finite_power(np.where(np.isfinite(exponents), exponents, 0.0))
+
+
+def finite_power(exponents: Host) -> Host:
+    """2^exponents, at most 2^1023: units of subnormal numbers would overflow."""
+    return np.asarray(np.exp2(np.minimum(exponents, 1023.0)))
 
 
 def binary_digits(values: Host) -> tuple[Host, Host]:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import row_numbers, scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, row_numbers, scaled_rows
 from tiebreak.linalg.host import binary_digits
-from tiebreak.linalg.matrices.base import Matrix, squared_lengths
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
@@ -51,7 +51,7 @@ class HostRows:
     @cached_property
     def sizes(self) -> Host:
         """The Euclidean norm of every row, rounded up."""
-        return np.asarray(np.sqrt(squared_lengths(self.entries)) * (1.0 + self.shape[1] * EPS))
+        return row_lengths(self.entries) * (1.0 + (self.shape[1] + 4) * EPS)
 
     def along(self, d: Host) -> RowProducts:
         """The products of the rows with d, and bounds on their rounding errors."""
@@ -114,8 +114,9 @@ class RowProducts(NamedTuple):
 def exact_products(rows: Any, x: Host) -> Host | None:
     """rows @ x, for rows in CSR form; None if this product may contain rounding errors.
 
-    A product is exact if its factors have few digits. A sum is exact, in any order, if all its
-    terms are multiples of a power of two and their sizes add up to less than 2^53 times that power.
+    A product is exact if its factors have few digits and it does not underflow. A sum is exact, in
+    any order, if all its terms are multiples of a power of two and their sizes add up to less than
+    2^53 times that power.
     """
     return exact_sums(rows.data, x[rows.indices], row_numbers(rows), rows.shape[0])
 
@@ -125,9 +126,10 @@ def exact_sums(values: Host, factors: Host, group: Host, count: int) -> Host | N
     some = (values != 0.0) & (factors != 0.0)
     values, factors, group = values[some], factors[some], group[some]
     (first, one), (second, other) = binary_digits(values), binary_digits(factors)
-    if np.any(one + other > 53):
+    unit = int(np.min(first - one + second - other, initial=0))
+    if unit < -1074 or np.any(one + other > 53):
         return None
-    unit, terms = int(np.min(first - one + second - other, initial=0)), values * factors
+    terms = values * factors
     if not np.all(np.bincount(group, np.abs(terms), count) < np.ldexp(1.0, 52 + unit)):
         return None
     return np.bincount(group, terms, count)

@@ -53,7 +53,8 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     Every row has norm 1 or 0. We maximise sum z over {rows v + z <= 0, equal v = 0} with |v_i| <= 1
     and 0 <= z_i <= 1, and then repeatedly the sum over the rows that are not yet strict along any
     direction found. Along the mean of all these directions, every row found is strict. A row with
-    one entry is a bound on v and needs no z. The result is None if HiGHS fails.
+    one entry is a bound on v and needs no z. The result is None if HiGHS fails, or if a slack is so
+    small that it may be an error of HiGHS, but larger than rounding errors.
     """
     from scipy.sparse import csr_array, eye_array, hstack
 
@@ -63,20 +64,24 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     (m, k), column, sign = rest.shape, bounds.indices, np.sign(bounds.data)
     low, high = np.full(k + m, -1.0), np.ones(k + m)
     low[column[sign < 0.0]], high[column[sign > 0.0]], low[k:] = 0.0, 0.0, 0.0
-    known, whole = np.zeros(len(is_bound), dtype=bool), hstack([rest, eye_array(m)])
-    if equal is not None:
-        equal = hstack([csr_array(equal), csr_array((equal.shape[0], m))])
+    known, is_doubtful = np.zeros((2, len(is_bound)), dtype=bool)
+    whole = hstack([rest, eye_array(m)])
+    equal = csr_array((0, k) if equal is None else equal)
+    whole_equal = hstack([equal, csr_array((equal.shape[0], m))])
     while not known.all():
         cost = np.append(np.zeros(k), known[~is_bound] - 1.0)
         np.add.at(cost, column, np.where(known[is_bound], 0.0, sign))
-        found = linear_program(cost, whole, np.zeros(m), np.column_stack([low, high]), equal)
+        found = linear_program(cost, whole, np.zeros(m), np.column_stack([low, high]), whole_equal)
         if found is None:
             return None
-        strict = np.zeros(len(known))
-        strict[is_bound], strict[~is_bound] = -sign * found[column], found[k:]
-        more = (strict > 1e-6) & ~known  # above HiGHS's tolerance
+        v = found[:k]
+        slack = -(rows @ v)
+        # Slacks that exceed all violations by this factor are not caused by them.
+        clear = 1e4 * max(np.max(-slack, initial=0.0), np.max(np.abs(equal @ v), initial=0.0))
+        is_doubtful |= slack > max(clear, TOL.met)
+        more = (slack > min(max(clear, TOL.accurate), TOL.faint)) & ~known
         if not more.any():
-            break
+            return None if np.any(is_doubtful & ~known) else known
         known |= more
     return known
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.host import binary_digits, power_of_two
+from tiebreak.linalg.host import binary_digits, finite_power, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
@@ -143,7 +143,7 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
     ):
         return np.ones(len(r)), np.ones(len(c))
     top = np.round(0.5 * (np.max(c, initial=0.0) + np.min(c, initial=0.0)))
-    return np.exp2(np.round(r) + top), np.exp2(np.round(c) - top)
+    return finite_power(np.round(r) + top), finite_power(np.round(c) - top)
 
 
 def _largest(size: Host, axis: int) -> Host:

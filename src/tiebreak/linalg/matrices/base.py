@@ -11,6 +11,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.host import host, norm
 
 BLOCK = 2**19  # bytes of rows to process at a time: less than a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
@@ -175,7 +176,7 @@ class Matrix:
     @cached_property
     def frobenius(self) -> float:
         """The Frobenius norm |A|_F (root of the sum of all squared entries), or a bound on it."""
-        return arrays.norm(self.stored)
+        return arrays.norm(host(self.stored))
 
     @property
     def norm_bound(self) -> float:
@@ -236,6 +237,11 @@ class Matrix:
     def signature(self) -> tuple[Any, ...]:
         """Arrays that distinguish the matrix from every other matrix, for a checkpoint."""
         return (self.entries,)
+
+
+def norm_by_blocks(blocks: Iterable[RowBlock]) -> float:
+    """|A|_F in float64, without a copy of A: sums of many squares in float32 are off by 1e-3."""
+    return arrays.norm(np.array([0.0, *(norm(host(block)) for _, block in blocks)]))
 
 
 def squared_lengths(entries: Any) -> Host:

@@ -17,6 +17,7 @@ from tiebreak.linalg.matrices.base import (
     RowBlock,
     RowSlice,
     block_bytes,
+    norm_by_blocks,
     rounded_up_roots,
     row_slices,
 )
@@ -82,7 +83,7 @@ class Dense(Matrix):
     @cached_property
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
-            return arrays.norm(self.stored)
+            return norm_by_blocks(self.blocks())
         xp = namespace(self.entries)  # row by row: one norm may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 

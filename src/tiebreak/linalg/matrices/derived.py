@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
 from tiebreak.linalg.conic_form import scaled_rows
-from tiebreak.linalg.matrices.base import Matrix, RowBlock, RowSlice, Weigh
+from tiebreak.linalg.matrices.base import Matrix, RowBlock, RowSlice, Weigh, norm_by_blocks
 from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT, Dense, Fused, dense_matrix
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.matrices.streamed import RowBlocks
@@ -81,9 +81,8 @@ class ScaledRowBlocks(RowBlocks, ScaledRows):
 
     @cached_property
     def frobenius(self) -> float:
-        norms = (arrays.norm(np.ravel(block).astype(np.float64)) for _, block in self.blocks())
         # 1e-6 is more than the rounding error of a sum of 1e9 squares.
-        return arrays.norm(np.array([*norms, 0.0])) * (1.0 + 1e-6)
+        return norm_by_blocks(self.blocks()) * (1.0 + 1e-6)
 
     @property
     def is_explicit(self) -> bool:

@@ -192,8 +192,8 @@ class ParquetRows:
 
     def _column(self, name: str) -> Host:
         tables = [self.parquet.ParquetFile(path).read(columns=[name]) for path in self.paths]
-        parts = [table.column(0).to_numpy() for table in tables]
-        return np.concatenate(parts).astype(self.dtype)
+        found = np.concatenate([table.column(0).to_numpy() for table in tables])
+        return found.astype(np.result_type(self.dtype, found))  # never rounded to float32
 
     def whole(self) -> Host:
         """All rows in a single array."""

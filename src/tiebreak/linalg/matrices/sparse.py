@@ -84,7 +84,7 @@ class Sparse(Matrix):
     @cached_property
     def norm_bound(self) -> float:
         bound = spectra.norm_bound(self.entries.astype(np.float64, copy=False))
-        return min(bound * (1.0 + rounding_unit(2.0**-52, *self.shape)), self.frobenius)
+        return bound * (1.0 + rounding_unit(2.0**-52, self.size))
 
     @cached_property
     def column_shares(self) -> Host | None:

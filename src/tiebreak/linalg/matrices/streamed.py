@@ -194,8 +194,8 @@ class Streamed(RowBlocks, FromData, keyword=""):
     @property
     def frobenius(self) -> float:
         """The Frobenius norm |A|_F, from the pass at the start."""
-        slack = 1.0 + 2.0**-52 * (64.0 + math.sqrt(math.prod(self.shape)))
-        return math.sqrt(self._squares) * slack
+        slack = arrays.rounding_unit(2.0**-52, math.prod(self.shape))
+        return math.sqrt(self._squares) * (1.0 + slack)
 
     @property
     def is_explicit(self) -> bool:
