@@ -196,16 +196,16 @@ def test_an_archive_with_a_wrong_byte_gets_one_sentence_that_names_it(tmp_path, 
     else:
         np.savez_compressed(tmp_path / "a.npz", b=VECTOR)
     content = (tmp_path / "a.npz").read_bytes()
-    refused = 0
+    said = []
     for at in range(0, len(content), 5):
         changed = bytes([content[at] ^ 0xFF])
         (tmp_path / "b.npz").write_bytes(content[:at] + changed + content[at + 1 :])
         try:
             read_array(tmp_path / "b.npz")
         except ValueError as error:
-            refused += 1
-            assert str(error).startswith(str(tmp_path / "b.npz"))
-    assert refused >= 10
+            said.append(str(error))
+    assert len(said) >= 10
+    assert all(one.startswith(str(tmp_path / "b.npz")) for one in said)
 
 
 @pytest.mark.parametrize(

@@ -155,3 +155,19 @@ def test_where_nothing_is_asked_the_axis_keeps_to_the_gaps(result, tmp_path):
     figure = convergence(run_view(found), tmp_path / "p.png")
     for axes in figure.axes[2:]:
         assert axes.get_ylim()[0] > 1e-30
+    direct = tb.solve(result.problem, "exact", rtol=0.0)
+    for axes in convergence(run_view(direct)).axes:
+        assert axes.texts[1].get_text() == "nothing"
+
+
+@pytest.mark.parametrize("named", ["cost in $", "$5 or $7", r"$\frac$"])
+def test_dollars_in_a_name_are_text_and_no_formula(result, named, tmp_path):
+    from matplotlib.cbook import is_math_text
+
+    figure = convergence(run_view(replace(result, method=named)), tmp_path / "p.png")
+    _, last = figure.get_suptitle().split("\n")
+    assert last.replace("\\$", "") == named.replace("$", "")
+    rows = tb.compare(result.problem, [(named, tb.RAPM())], max_iter=20, name=named)
+    figure = rows.plot(tmp_path / "p.png")
+    (label,) = figure.legends[0].get_texts()
+    assert not any(map(is_math_text, (last, label.get_text(), figure.get_suptitle())))

@@ -495,13 +495,21 @@ def test_planted_error_bounds_hold(make, pull):
     bound = problem.error_bound
     rng = np.random.default_rng(0)
     assert np.linalg.norm(problem.upper.gradient(solution)) <= bound.gradient_bound * (1 + 1e-12)
-    for _ in range(200):
+    for number in range(400):
         x = problem.domain.project(solution + rng.standard_normal(solution.size) * rng.random())
         if bound.order == 1.0:
             distance = np.linalg.norm(x[:6])
-        else:
+        else:  # from the part of the plane A z = A x* in the ball, which has the same center
             A = problem.lower.matrix.dense()
-            distance = np.linalg.norm(np.linalg.pinv(A) @ (A @ (x - solution)))
+            shortest = np.linalg.pinv(A) @ (A @ solution)
+            if number % 2:  # on the sphere, off the plane along the row that g sees least
+                free = x - np.linalg.pinv(A) @ (A @ x)
+                least = np.linalg.svd(A)[2][5]
+                x = shortest - rng.random() * np.sign(shortest @ least) * least
+                x += free / np.linalg.norm(free) * np.sqrt(max(1.0 - x @ x, 0.0))
+            along = np.linalg.pinv(A) @ (A @ x)
+            room, free = np.sqrt(1.0 - shortest @ shortest), np.linalg.norm(x - along)
+            distance = np.hypot(np.linalg.norm(along - shortest), max(free - room, 0.0))
         growth = bound.modulus / bound.order * distance**bound.order
         assert growth <= problem.lower.value(x) * (1 + 1e-9)
 

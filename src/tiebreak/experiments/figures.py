@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.display.plotting import new_figure, saved
+from tiebreak.display.plotting import literal, new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.scenes import (
@@ -105,13 +105,13 @@ def error_curves(
         for ax, column in zip(panels, BOTH, strict=True):
             methods |= _draw(ax, scene, column, axis)
             if len(names) > 1:
-                ax.set_title(scene.name.removeprefix("ablation: "), fontsize=10)
+                ax.set_title(literal(scene.name.removeprefix("ablation: ")), fontsize=10)
     if methods:
         figure.legend(
-            methods.values(), methods.keys(),
+            methods.values(), map(literal, methods),
             loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
         )  # fmt: skip
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(literal(title), fontsize=11)
     return saved(figure, path)
 
 
