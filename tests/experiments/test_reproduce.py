@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import re
 
 import numpy as np
 import pytest
@@ -529,6 +530,18 @@ def test_every_row_of_the_table_has_a_trial_and_a_short_table_is_reported(
         missed = {(v.claim, v.place) for v in made.verdicts if v.outcome != CONFIRMED}
         slow = {"a-IRG, weak pull", "CG-BiO, weak pull", "AGM-BiO, weak pull"}
         assert {place for claim, place in missed if claim != "T.13"} == slow
+
+
+def test_the_report_has_the_parameters_of_the_first_and_of_the_last_of_several_runs():
+    found = paper_runs.Experiment("table1", "Table 1")
+    table._measure(found, "SEA", 1.0, table.TRIALS["SEA"], 400)
+    table._measure(found, "Bi-SG", 1.0, table.TRIALS["Bi-SG"], 4)
+    assert [row.iteration for row in found.rows if row.method == "SEA" and row.iteration] == [
+        100, 178, 316,
+    ]  # fmt: skip
+    text = report(found, found.rows, [], "Made.")
+    assert re.search(r"\| SEA \| .*horizon=100\).* to .*horizon=316\)", text)
+    assert text.count("BiSG(") == 1
 
 
 # --- the ablation

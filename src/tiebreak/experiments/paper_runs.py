@@ -51,7 +51,8 @@ class Experiment:
     title: str
     rows: list[Record] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)
-    parameters: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    # by instance and method: the parameters of its runs, each once
+    parameters: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def run(
@@ -61,8 +62,11 @@ class Experiment:
         rows = _race(built, entrants, steps, self.name, name)
         self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]
-        parameters = [(each.label, _parameters(each, built.problem)) for each in entrants]
-        self.parameters.setdefault(scene, parameters)
+        known = self.parameters.setdefault(scene, {})
+        for each in entrants:
+            texts = known.setdefault(each.label, [])
+            if (text := _parameters(each, built.problem)) not in texts:
+                texts.append(text)
         return rows
 
     def vary(
