@@ -71,6 +71,20 @@ def test_a_direct_answer_is_drawn_by_what_was_asked_and_proved():
         assert not ax.lines
 
 
+def test_a_direct_answer_in_other_units_has_the_same_bars():
+    """Relative to the axis: a unit of 1e-150 is no reason to draw nothing."""
+    shares = []
+    for unit in (1.0, 1e-150):
+        upper, lower = tb.SquaredNorm(center=[3.0, 1.0]), tb.LeastSquares([[1.0, 2.0]], [1.0])
+        found = tb.solve(tb.Problem(upper=unit * upper, lower=unit * lower))
+        figure = convergence(run_view(found))
+        shares.append([
+            bar.get_width() / ax.get_xlim()[1] for ax in figure.axes for bar in ax.patches[:2]
+        ])  # fmt: skip
+    assert min(shares[0]) > 0.0
+    np.testing.assert_allclose(*shares, rtol=1e-6)
+
+
 def test_a_bound_never_falls_back(result):
     figure = convergence(run_view(with_gaps(result, [3.0, 1.0, 2.0], [1.0, 1.0, 1.0])))
     bound = lines(figure.axes[0])["proved: f* is at least this"].get_ydata()

@@ -110,6 +110,15 @@ def test_where_exact_has_no_answer_g_is_measured_against_the_best_seen():
     assert "?" in str(outcome)
 
 
+def test_an_unknown_value_is_a_dash_and_the_start_is_known_to_all():
+    """Without x0, nothing would say how many variables these callables have."""
+    smooth = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x, lipschitz=1.0)
+    problem = tb.Problem(upper=smooth, lower=smooth, domain=tb.Ball(1.0))
+    outcome = tb.compare(problem, ["r-apm"], max_iter=3, x0=[0.5, 0.5])
+    assert str(outcome).startswith("f* = –, g* = ")
+    assert outcome.source.startswith("not known: Exact: upper must be")
+
+
 def test_exact_is_not_asked_where_it_may_take_minutes():
     A = np.random.default_rng(0).standard_normal((3, 301))
     problem = tb.Problem(

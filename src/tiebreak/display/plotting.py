@@ -118,7 +118,8 @@ def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float |
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
     tolerance = math.nan if asked is None else asked
     sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": tolerance, said: abs(proved)}
-    known = [size for size in sizes.values() if math.isfinite(size) and size > NO_GAP]
+    finite = [size for size in sizes.values() if math.isfinite(size)]
+    known = [size for size in finite if size > NO_GAP * max(finite)]
     low, high = 0.1 * min(known, default=1e-16), 10.0 * max(known, default=1.0)
     for place, (label, size) in enumerate(sizes.items()):
         if math.isfinite(size):

@@ -76,7 +76,8 @@ class Comparison(Shown):
         return [row for row in self.rows if row.method == method][-1]
 
     def __str__(self) -> str:
-        lines = [f"f* = {self.answer.upper:.9g}, g* = {self.answer.lower:.9g} ({self.source})"]
+        f, g = map(number, self.answer[:2])
+        lines = [f"f* = {f}, g* = {g} ({self.source})"]
         for table in self._tables():
             lines += ["", *_aligned([table.caption, *table.header[1:]], *table.rows)]
         for method, sentence in self.refused.items():
@@ -215,7 +216,7 @@ def compare(
     entrants, refused = _entrants(problem, methods)
     source = "given"
     if answer is None:
-        answer, source = reference(problem)
+        answer, source = reference(problem, start)
     rows = race(
         problem, entrants, answer, x0=start, steps=max_iter, seconds=budget,
         experiment="compare", instance=name,
@@ -229,7 +230,7 @@ def compare(
     return Comparison(rows, answer, source, (scales[0], scales[1]), refused)
 
 
-def reference(problem: Problem) -> tuple[Answer, str]:
+def reference(problem: Problem, x0: Any = None) -> tuple[Answer, str]:
     """Return f*, g* and x* from a direct factorisation (``Exact``), and their source as text."""
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
@@ -240,7 +241,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
         why = f"Exact may take minutes on {domain} with {size}, so it was not used"
     else:
         try:
-            result = solve(problem, Exact())
+            result = solve(problem, Exact(), x0=x0)
             if result.success and result.findings is not None:
                 return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
             why = result.message
