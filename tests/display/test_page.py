@@ -210,6 +210,16 @@ def test_a_run_of_one_step_has_tables_and_no_line_through_two_points(tmp_path):
     assert "figure" in Tags(page_of(shown.run(), tmp_path)).tags
 
 
+def test_the_first_value_of_a_curve_is_not_called_that_without_slack(tmp_path):
+    """f* = min (1 - t)^2 with t <= slack; a curve may begin at a slack of 0.1."""
+    lower, upper = tb.Linear([1.0, 2.0]), tb.SquaredNorm(center=[0.0, 1.0])
+    problem = tb.Problem(lower=lower, upper=upper, domain=tb.Simplex())
+    said = Tags(page_of(tb.tradeoff(problem, [0.1]), tmp_path)).said
+    assert "f* with slack 0.1" in said
+    assert "without slack" not in said
+    assert "1 slack, " in said
+
+
 # --- thinning ------------------------------------------------------------------------------------
 
 

@@ -291,13 +291,13 @@ def tradeoff_view(curve: Tradeoff) -> View:
         kind="tradeoff",
         status="sensitive" if curve.is_sensitive else "trade-off",
         tone="fair" if curve.is_sensitive else "good",
-        heading=f"{len(curve.points)} slacks, {curve.time:.3g} s",
+        heading=f"{counted(len(curve.points), 'slack')}, {curve.time:.3g} s",
         sentence="What a little slack in g gains in f",
         details=str(curve),
         assumed=curve.assumed,
         cards=[
             Card("g*", number(curve.lower[1]), "the best value of the lower level"),
-            Card("f* without slack", number(first.value), first.word),
+            Card(f"f* with slack {first.slack:.4g}", number(first.value), first.word),
         ],
         tables=[Table("f*(slack) = min f over all x with g(x) ≤ g* + slack", header, rows)],
         panels=[
