@@ -292,6 +292,17 @@ def test_what_a_proof_relies_on_is_said_where_it_is_called_proved(tmp_path):
         assert promised in header
 
 
+def test_nothing_is_drawn_as_proved_on_an_empty_domain():
+    """There is no f*, and so f(x) - f* is not bounded by what the norm is at least."""
+    empty = tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=np.ones((1, 2)), b_eq=[5.0])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Linear([1.0, 0.0]), domain=empty)
+    result = tb.solve(problem)
+    assert result.status == "infeasible"
+    (group,) = result._view().groups
+    for level in ("upper", "lower"):
+        assert np.all(np.isinf(group.columns[f"{level}_gap"]))
+
+
 def test_nothing_is_drawn_as_proved_by_a_promise_that_was_false(tmp_path):
     A, b = np.random.default_rng(0).standard_normal((3, 5)), np.full(3, 10.0)
     upper = tb.SquaredNorm(center=np.full(5, 9.0))

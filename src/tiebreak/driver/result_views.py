@@ -207,8 +207,8 @@ def _run_group(result: Result) -> Group:
     # the trace may have millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
-    # If a promise turned out to be false, nothing in earlier rows is proved either.
-    if result.status == "failed" and math.isinf(result.lower_gap):
+    # If a promise is false or the domain is empty, nothing in earlier rows is proved either.
+    if result.status in ("failed", "infeasible") and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
         with np.errstate(over="ignore", invalid="ignore"):  # the run may have overflowed
