@@ -90,6 +90,20 @@ def test_a_method_and_its_twin_with_penalties_look_alike():
     assert style_of("p-agm-bio") == style_of("agm-bio")
 
 
+def test_no_two_methods_of_a_picture_look_alike():
+    pytest.importorskip("matplotlib")
+    outcome = tb.compare(tb.instance("toy").problem, "all", max_iter=20)
+    figure = outcome.plot()
+    looks = {
+        label.get_text(): (line.get_color(), line.get_linestyle(), line.get_marker())
+        for label, line in zip(
+            figure.legends[0].get_texts(), figure.legends[0].get_lines(), strict=True
+        )
+    }
+    assert set(looks) == set(outcome.methods)
+    assert len(set(looks.values())) == len(looks)
+
+
 def test_without_an_answer_exact_is_asked():
     built = tb.instance("toy")
     outcome = tb.compare(built.problem, ["agm-bio"], max_iter=60)

@@ -1,12 +1,12 @@
 """The figures of a race, drawn from its rows alone.
 
-A method has the same colour, line and marker in every figure; lines and markers distinguish the
-methods for readers who do not see colours.
+A method has the same colour, line and marker in every figure, unless two methods of a figure would
+look alike; lines and markers distinguish the methods for readers who do not see colours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,12 +73,22 @@ STYLES = {
     CUTS[1]: LineStyle("#0072b2", "--", "o"),
     CUTS[2]: LineStyle("#d55e00", "-.", "s"),
 }
-OTHERS = [LineStyle(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.", ":"), start=5)]
+LINES = (("-", "p"), ("--", "h"), ("-.", "<"), (":", ">"))
+OTHERS = [LineStyle(f"C{i}", *line) for line in LINES for i in range(10)]
 
 
 def style_of(method: str) -> LineStyle:
     """Return the style of a method; the style of an unknown method depends only on its name."""
     return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
+
+
+def styles_of(methods: Iterable[str]) -> dict[str, LineStyle]:
+    """Return the styles of the methods of a figure, which differ while there are free ones."""
+    found: dict[str, LineStyle] = {}
+    for method in dict.fromkeys(methods):
+        free = (style for style in (style_of(method), *OTHERS) if style not in found.values())
+        found[method] = next(free, style_of(method))
+    return found
 
 
 # -- the figures ----------------------------------------------------------------------------------
@@ -98,12 +108,13 @@ def error_curves(
     """
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
+    styles = styles_of(method for scene, _ in places for run in scene.runs for method in run)
     figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
     grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
     methods: dict[str, Any] = {}
     for (scene, axis), panels in zip(places, grid, strict=False):
         for ax, column in zip(panels, BOTH, strict=True):
-            methods |= _draw(ax, scene, column, axis)
+            methods |= _draw(ax, scene, column, axis, styles)
             if len(names) > 1:
                 ax.set_title(literal(scene.name.removeprefix("ablation: ")), fontsize=10)
     if methods:
@@ -161,7 +172,9 @@ def rates(
     return saved(figure, path)
 
 
-def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
+def _draw(
+    ax: Axes, scene: Scene, column: Column, axis: Axis, styles: dict[str, LineStyle]
+) -> dict[str, Any]:
     """Draw the curves of all methods; return their handles for the legend, by method."""
     handles: dict[str, Any] = {}
     seen = [np.zeros(0)]
@@ -171,7 +184,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
         if not curves:  # a single-step method such as Exact has no curve
             continue
         at, middle, low, high = _summary(curves)
-        style = style_of(method)
+        style = styles[method]
         (handles[method],) = ax.plot(
             at, middle,
             color=style.color, linestyle=style.line, linewidth=style.width,
