@@ -6,6 +6,7 @@ look alike; lines and markers distinguish the methods for readers who do not see
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,8 +87,12 @@ def styles_of(methods: Iterable[str]) -> dict[str, LineStyle]:
     """Return the styles of the methods of a figure, which differ while there are free ones."""
     found: dict[str, LineStyle] = {}
     for method in dict.fromkeys(methods):
-        free = (style for style in (style_of(method), *OTHERS) if style not in found.values())
-        found[method] = next(free, style_of(method))
+        taken, style = list(found.values()), style_of(method)
+        if method.lower() not in STYLES or style in taken:
+            uses = Counter(other.color for other in taken)
+            free = (other for other in (style, *OTHERS) if other not in taken)
+            style = min(free, key=lambda other: uses[other.color], default=style)
+        found[method] = style
     return found
 
 
