@@ -114,6 +114,9 @@ def test_the_rows_of_a_race_are_all_there_if_they_are_few(tmp_path):
     race = shown.race()
     data = shown.page_data(race.to_html(tmp_path / "p.html"))
     assert [group["name"] for group in data["groups"]] == race.methods
+    assert data["report"] == {
+        "upper": race.answer.upper, "lower": race.answer.lower, "source": race.source,
+    }  # fmt: skip
     for group in data["groups"]:
         rows = [row for row in race.rows if row.method == group["name"]]
         assert group["columns"]["upper_error"] == [row.upper_error for row in rows]

@@ -13,7 +13,17 @@ import numpy as np
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.catalog.built import Answer
 from tiebreak.display.page import Shown
-from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, counted, number
+from tiebreak.display.views import (
+    Card,
+    Curve,
+    Group,
+    Panel,
+    Table,
+    View,
+    counted,
+    number,
+    number_or_none,
+)
 from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.solve import solve
@@ -160,8 +170,8 @@ class Comparison(Shown):
                 ("lower_error", "g(x) − g*"),
             ],
             report={
-                "upper": number(self.answer.upper, 17),
-                "lower": number(self.answer.lower, 17),
+                "upper": number_or_none(self.answer.upper),
+                "lower": number_or_none(self.answer.lower),
                 "source": self.source,
             },
         )

@@ -74,8 +74,8 @@ STYLES = {
     CUTS[1]: LineStyle("#0072b2", "--", "o"),
     CUTS[2]: LineStyle("#d55e00", "-.", "s"),
 }
-LINES = (("-", "p"), ("--", "h"), ("-.", "<"), (":", ">"))
-OTHERS = [LineStyle(f"C{i}", *line) for line in LINES for i in range(10)]
+LINES = (("-", "p"), ("--", "h"), ("-.", "<"), (":", ">"), ((0, (3, 1)), "d"))
+OTHERS = [LineStyle(f"C{i}", *line) for line in LINES for i in range(4, 10)]
 
 
 def style_of(method: str) -> LineStyle:
