@@ -47,7 +47,10 @@ INLINE = 100 * 1024
 
 
 class Traffic(NamedTuple):
-    """How many numbers one worker received and sent in ``rounds`` rounds."""
+    """How many numbers one worker received and sent in ``rounds`` rounds, one per evaluation.
+
+    Products for a Lipschitz constant and products of a few rows are not counted.
+    """
 
     rounds: int = 0
     points: float = 0.0  # entries of points sent to the worker
