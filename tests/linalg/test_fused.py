@@ -11,9 +11,12 @@ import array_api_strict as xps
 import numpy as np
 import pytest
 
+import tiebreak as tb
+from tiebreak.algorithms.common import REFRESH
 from tiebreak.linalg import cuda
 from tiebreak.linalg.cuda import kernel
 from tiebreak.linalg.cuda.tiling import split_row
+from tiebreak.linalg.matrices.dense import Fused
 
 KINDS = ("least-squares", "logistic")
 SEED = 20261115
@@ -272,3 +275,33 @@ def test_applies_where_it_can_and_pays(there, back):
     assert not cuda.applies(there(np.zeros((4096, 4096), dtype=np.int32)))
     assert not cuda.applies(there(np.zeros((64, 64), dtype=np.float32)))
     assert not cuda.applies(there(np.zeros((2**20, 16), dtype=np.float32)))
+
+
+class Read(Fused):
+    """Stands for a matrix on a GPU: the formulas by NumPy, and how often they read the matrix."""
+
+    count = 0
+
+    def read(self, xs, known, weights, slopes, target=None, kind="least-squares", scale=1.0):
+        self.count += 1
+        target = np.zeros(self.shape[0]) if target is None else target
+        xs = [*xs] or [np.zeros(self.shape[1])]
+        weights = np.pad(weights, ((0, 0), (0, len(known) + len(xs) - np.shape(weights)[1])))
+        found = exact(self.entries, xs, known, weights, target, kind, slopes)
+        return found._replace(gradients=scale * found.gradients)
+
+
+def test_a_step_reads_each_matrix_once_and_once_more_to_renew_an_average():
+    rng = np.random.default_rng(SEED)
+    f, g = (tb.LeastSquares(rng.standard_normal((8, 12)), rng.standard_normal(8)) for _ in "fg")
+    p = tb.Problem(upper=f, lower=g, domain=tb.Ball(2.0))
+
+    def reads(steps):
+        for h in (f, g):
+            vars(h)["matrix"] = Read(h.matrix.entries)
+        tb.solve(p, tb.AGMBiO(gamma=1e-2), rtol=0, max_iter=steps)
+        return f.matrix.count, g.matrix.count
+
+    few, many = reads(10), reads(10 + REFRESH)
+    # x and, in the run on g, u are averages whose images are renewed; f reads x beside z.
+    assert [b - a for a, b in zip(few, many, strict=True)] == [REFRESH, REFRESH + 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -54,8 +55,9 @@ class Tradeoff(Shown):
         points: one `TradeoffPoint` for each slack, the smallest slack first.
         lower: an interval for g*.
         coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. ``coefficient``
-            is 0 if the curve has a finite slope at 0, and nan if no time was left for it.
-        slope: -df*/dslack at 0, or inf.
+            is 0 if the curve has a finite slope at 0, and nan if it is not known: no time was left
+            for it, or the solver failed at the tiny slack from which it is computed.
+        slope: -df*/dslack at 0, or inf; nan if it is not known.
         is_sensitive: does a slack of 1e-7 (relative to g) change f by 1 % or more?
         time: seconds.
         skipped: the slacks for which no time was left.
@@ -184,18 +186,21 @@ def tradeoff(
     scale = max(abs(best), levels.before - best if math.isfinite(levels.before) else 0.0)
     asked = _numbers(slacks, best, levels.before, scale)
     scale = scale or max(asked) or 1.0  # if g* and g(x0) are 0, only the slacks have the units of g
-    found = {0.0: base}
+    found, small = {0.0: base}, TOL.solver * scale
     try:
-        for slack in (*asked, TOL.solver * scale):
+        for slack in asked:
             found[slack] = found[slack] if slack in found else solved(slack)
     except TimeoutError:  # the points computed so far are kept
         if found.keys().isdisjoint(asked):
             raise
+    probe = None  # near 0, only for the slope there: the curve is good without it
+    with contextlib.suppress(TimeoutError, ValueError):
+        probe = found[small] if small in found else solved(small)
     ends = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
-    coefficient, slope = _start_of(base, found.get(TOL.solver * scale), TOL.solver * scale)
+    coefficient, slope = _start_of(base, probe, small)
     reached = [slack for slack in asked if slack in found]
     points = tuple(_point(slack, found[slack], base, levels, slope) for slack in reached)
-    price = coefficient / (2.0 * math.sqrt(TOL.solver * scale)) if math.isinf(slope) else slope
+    price = coefficient / (2.0 * math.sqrt(small)) if math.isinf(slope) else slope
     return Tradeoff(
         points=points,
         lower=ends if levels.signs[0] > 0 else (-ends[1], -ends[0]),

@@ -421,6 +421,11 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """The result of `_pass`, in one pass on a GPU if the kernel accepts this many vectors."""
         from tiebreak.linalg import cuda
 
+        if surplus := plan.fresh[cuda.MAX_FRESH :]:  # in the few steps that renew an average
+            products = matrix.forward(*(product.x for product in surplus))
+            for product, value in zip(surplus, products, strict=True):
+                product.value = value
+            plan = PassPlan.of(plan.images)
         if not cuda.fits(len(plan.fresh), len(plan.known), len(plan.images), slopes):
             return self._plain_pass(plan.images, slopes)
         points = [product.x for product in plan.fresh]
