@@ -188,6 +188,26 @@ def test_a_file_that_was_cut_short_gets_one_sentence_that_names_it(tmp_path, end
     assert "\n" not in str(e.value)
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_an_archive_with_a_wrong_byte_gets_one_sentence_that_names_it(tmp_path, is_sparse):
+    """The byte may be in the list of contents, in a header or in the data."""
+    if is_sparse:
+        scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(MATRIX))
+    else:
+        np.savez_compressed(tmp_path / "a.npz", b=VECTOR)
+    content = (tmp_path / "a.npz").read_bytes()
+    said = []
+    for at in range(0, len(content), 5):
+        changed = bytes([content[at] ^ 0xFF])
+        (tmp_path / "b.npz").write_bytes(content[:at] + changed + content[at + 1 :])
+        try:
+            read_array(tmp_path / "b.npz")
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) >= 10
+    assert all(one.startswith(str(tmp_path / "b.npz")) for one in said)
+
+
 @pytest.mark.parametrize(
     "text", ["hello\n", "", "%%MatrixMarket matrix coordinate real general\n2"]
 )

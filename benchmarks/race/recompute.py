@@ -50,7 +50,7 @@ def cells(caption, method, what, at, *_):
         ks = (run[-1]["iteration"] / 10, run[-1]["iteration"])
         near = [[r[what] for r in run if k / 2 < r["iteration"] <= k] for k in ks]
         a, b = (max(some, default=math.nan) for some in near)
-        found += [math.log10(a / b) if b > 1e-14 else math.inf] if a > 1e-14 else []
+        found += [math.log10(a / b) if b > 1e-14 else math.inf] if 1e-14 < a < math.inf > b else []
     return [f"{median(found):.3g}" if found else "–", str(len(found))]
 
 

@@ -29,7 +29,10 @@ TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # names that pandas writes above an index column
 
 # Raised by NumPy and SciPy for files in a different format or with an invalid header.
-BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
+BROKEN = (
+    *(ValueError, OverflowError, MemoryError, RecursionError),
+    *(EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError),
+)
 
 Reader = Callable[[Path, str], Any]  # arguments: the path, the requested array or columns
 # functions that read the entries of a column in a .csv file
@@ -103,7 +106,10 @@ def _npy(path: Path, pick: str) -> Any:
 def _npz(path: Path, key: str) -> Any:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a .npz file")
-    with np.load(path, allow_pickle=False) as file:
+    with (
+        path.open("rb") as stream,  # np.load itself would not close a damaged file
+        _unpickled(path, lambda: np.load(stream, allow_pickle=False)) as file,
+    ):
         keys = list(file.files)
         if not keys:
             raise ValueError(f"{path} is empty: it holds no arrays")
@@ -125,7 +131,7 @@ def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
     """Return ``load()``; raise a ValueError if the file is damaged or holds Python objects."""
     try:
         return load()
-    except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except BROKEN as error:
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds Python objects, which are never unpickled; save numbers instead"
@@ -139,7 +145,7 @@ def _saved_sparse(path: Path) -> Any:
 
     try:
         return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
-    except (*BROKEN, KeyError, TypeError, NotImplementedError) as error:
+    except (*BROKEN, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a sparse matrix ({first_line(error)})") from None
 
 
@@ -263,7 +269,7 @@ def _mtx(path: Path, pick: str) -> Any:
     try:
         array = scipy.io.mmread(path)
         return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
-    except (*BROKEN, EOFError, OSError, zlib.error) as error:
+    except (*BROKEN, OSError) as error:
         raise ValueError(f"{path} is not a Matrix Market file ({first_line(error)})") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from planted import curves
@@ -11,6 +12,7 @@ from planted.levels import program
 
 import tiebreak as tb
 from tiebreak.conic.chain import solve_chain
+from tiebreak.driver import tradeoff
 
 Count = Callable[[int, int], int]
 
@@ -85,3 +87,27 @@ def test_tradeoff(references: dict[int, tuple[float, list[curves.Point]]]) -> No
                 wrong.append((*name, ours.value, ours.bounds, (point.low, point.high)))
     print(f"{total} points of tradeoff: largest error {worst:.1e}, finite bounds on {finite}")
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize(("slacks", "left"), [([0.0, 0.1, 0.2], [0.0]), ([0.1, 0.2], [])])
+def test_points_are_kept_when_time_runs_out_and_without_points_there_is_no_curve(
+    monkeypatch: pytest.MonkeyPatch, slacks: list[float], left: list[float]
+) -> None:
+    lower, upper = tb.Linear([1.0, 2.0]), tb.SquaredNorm(center=[0.0, 1.0])
+    problem = tb.Problem(lower=lower, upper=upper, domain=tb.Simplex())
+    solve = tradeoff.chain
+
+    def in_time(program: Any, rules: Any, *more: Any) -> Any:
+        if rules[0].absolute > 0.0:
+            raise TimeoutError("tradeoff: max_time ran out before all slacks were solved")
+        return solve(program, rules, *more)
+
+    monkeypatch.setattr(tradeoff, "chain", in_time)
+    if left:
+        curve = tb.tradeoff(problem, slacks)
+        assert [point.slack for point in curve.points] == left
+        assert curve.skipped == (0.1, 0.2)
+        assert "there was no time for 0.1, 0.2" in str(curve)
+    else:
+        with pytest.raises(TimeoutError, match="max_time ran out"):
+            tb.tradeoff(problem, slacks)

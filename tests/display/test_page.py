@@ -114,6 +114,9 @@ def test_the_rows_of_a_race_are_all_there_if_they_are_few(tmp_path):
     race = shown.race()
     data = shown.page_data(race.to_html(tmp_path / "p.html"))
     assert [group["name"] for group in data["groups"]] == race.methods
+    assert data["report"] == {
+        "upper": race.answer.upper, "lower": race.answer.lower, "source": race.source,
+    }  # fmt: skip
     for group in data["groups"]:
         rows = [row for row in race.rows if row.method == group["name"]]
         assert group["columns"]["upper_error"] == [row.upper_error for row in rows]
@@ -210,6 +213,16 @@ def test_a_run_of_one_step_has_tables_and_no_line_through_two_points(tmp_path):
     assert "figure" in Tags(page_of(shown.run(), tmp_path)).tags
 
 
+def test_the_first_value_of_a_curve_is_not_called_that_without_slack(tmp_path):
+    """f* = min (1 - t)^2 with t <= slack; a curve may begin at a slack of 0.1."""
+    lower, upper = tb.Linear([1.0, 2.0]), tb.SquaredNorm(center=[0.0, 1.0])
+    problem = tb.Problem(lower=lower, upper=upper, domain=tb.Simplex())
+    said = Tags(page_of(tb.tradeoff(problem, [0.1]), tmp_path)).said
+    assert "f* with slack 0.1" in said
+    assert "without slack" not in said
+    assert "1 slack, " in said
+
+
 # --- thinning ------------------------------------------------------------------------------------
 
 
@@ -280,6 +293,17 @@ def test_what_a_proof_relies_on_is_said_where_it_is_called_proved(tmp_path):
         assert promised in one._repr_html_()
         header = page_of(one, tmp_path).partition("</header>")[0]
         assert promised in header
+
+
+def test_nothing_is_drawn_as_proved_on_an_empty_domain():
+    """There is no f*, and so f(x) - f* is not bounded by what the norm is at least."""
+    empty = tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=np.ones((1, 2)), b_eq=[5.0])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Linear([1.0, 0.0]), domain=empty)
+    result = tb.solve(problem)
+    assert result.status == "infeasible"
+    (group,) = result._view().groups
+    for level in ("upper", "lower"):
+        assert np.all(np.isinf(group.columns[f"{level}_gap"]))
 
 
 def test_nothing_is_drawn_as_proved_by_a_promise_that_was_false(tmp_path):

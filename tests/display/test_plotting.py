@@ -71,6 +71,20 @@ def test_a_direct_answer_is_drawn_by_what_was_asked_and_proved():
         assert not ax.lines
 
 
+def test_a_direct_answer_in_other_units_has_the_same_bars():
+    """Relative to the axis: a unit of 1e-150 is no reason to draw nothing."""
+    shares = []
+    for unit in (1.0, 1e-150):
+        upper, lower = tb.SquaredNorm(center=[3.0, 1.0]), tb.LeastSquares([[1.0, 2.0]], [1.0])
+        found = tb.solve(tb.Problem(upper=unit * upper, lower=unit * lower))
+        figure = convergence(run_view(found))
+        shares.append([
+            bar.get_width() / ax.get_xlim()[1] for ax in figure.axes for bar in ax.patches[:2]
+        ])  # fmt: skip
+    assert min(shares[0]) > 0.0
+    np.testing.assert_allclose(*shares, rtol=1e-6)
+
+
 def test_a_bound_never_falls_back(result):
     figure = convergence(run_view(with_gaps(result, [3.0, 1.0, 2.0], [1.0, 1.0, 1.0])))
     bound = lines(figure.axes[0])["proved: f* is at least this"].get_ydata()
@@ -155,3 +169,19 @@ def test_where_nothing_is_asked_the_axis_keeps_to_the_gaps(result, tmp_path):
     figure = convergence(run_view(found), tmp_path / "p.png")
     for axes in figure.axes[2:]:
         assert axes.get_ylim()[0] > 1e-30
+    direct = tb.solve(result.problem, "exact", rtol=0.0)
+    for axes in convergence(run_view(direct)).axes:
+        assert axes.texts[1].get_text() == "nothing"
+
+
+@pytest.mark.parametrize("named", ["cost in $", "$5 or $7", r"$\frac$"])
+def test_dollars_in_a_name_are_text_and_no_formula(result, named, tmp_path):
+    from matplotlib.cbook import is_math_text
+
+    figure = convergence(run_view(replace(result, method=named)), tmp_path / "p.png")
+    _, last = figure.get_suptitle().split("\n")
+    assert last.replace("\\$", "") == named.replace("$", "")
+    rows = tb.compare(result.problem, [(named, tb.RAPM())], max_iter=20, name=named)
+    figure = rows.plot(tmp_path / "p.png")
+    (label,) = figure.legends[0].get_texts()
+    assert not any(map(is_math_text, (last, label.get_text(), figure.get_suptitle())))

@@ -47,16 +47,17 @@ def without(monkeypatch, *names):
 
 
 @pytest.mark.parametrize("missing", [(), ("rich",), ("rich", "tqdm")])
-def test_two_levels_have_their_names(monkeypatch, missing):
+@pytest.mark.parametrize("name", ["change", "change [t]", "change [/MWh]"])
+def test_two_levels_have_their_names(monkeypatch, missing, name):
     terminal = looked_at(monkeypatch)
     without(monkeypatch, *missing)
     levels = tb.Levels(
         tb.Level(tb.Linear([1.0, 1.0]), "profit", sense="max"),
-        tb.Level(tb.SquaredNorm(), "change"),
+        tb.Level(tb.SquaredNorm(), name),
         domain=tb.Ball(1.0),
     )
     tb.solve(levels, METHOD, rtol=0.0, max_iter=4, progress=True)
-    assert "change " in terminal.getvalue()
+    assert f"{name} " in terminal.getvalue()
     assert "-profit" in terminal.getvalue()  # the run minimises the negative
     assert "level, f" not in terminal.getvalue()
 

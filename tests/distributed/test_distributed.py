@@ -365,6 +365,30 @@ def test_a_worker_whose_rows_came_with_its_function_is_restarted_as_well(cluster
     assert far.value(2.0 * x) == before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
+def test_a_restarted_worker_that_reads_other_rows_ends_the_call(cluster, data, tmp_path):
+    """Bounds from the rows of before and values from the rows of now would prove nothing."""
+    shards = saved(tmp_path, data.A, data.b)
+    far = distributed.LeastSquares(shards, lipschitz=data.L)
+    problem = problems("plain", far, data)
+    changed = np.load(shards[1][0])
+    changed[3, 5] += 1e-9
+
+    def in_the_middle(now: Any) -> None:
+        if now.nit == 5:
+            np.save(shards[1][0], changed)
+            os.kill(pid(far.matrix.workers[1]), signal.SIGKILL)
+
+    same = "LeastSquares: shards must be the same if they are read again after a restart, got other"
+    with pytest.raises(ValueError, match=same):
+        tb.solve(problem, tb.AGMBiO(gamma=0.1), rtol=0, max_iter=60, callback=in_the_middle)
+    x = np.ones(COLUMNS)
+    rows = next(row for row in far.matrix.slices(5) if row.rows.start >= len(data.b) // 2)
+    for ask in (lambda: far.value(x), lambda: far.matrix.normal(x), lambda: rows.entries @ x):
+        with pytest.raises(ValueError, match=same):
+            ask()
+
+
 def on_two_workers(data: Data) -> Any:
     return OnWorkers(data.A).squares(data.b, data.L)
 

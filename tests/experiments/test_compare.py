@@ -90,6 +90,20 @@ def test_a_method_and_its_twin_with_penalties_look_alike():
     assert style_of("p-agm-bio") == style_of("agm-bio")
 
 
+def test_no_two_methods_of_a_picture_look_alike():
+    pytest.importorskip("matplotlib")
+    outcome = tb.compare(tb.instance("toy").problem, "all", max_iter=20)
+    figure = outcome.plot()
+    looks = {
+        label.get_text(): (line.get_color(), line.get_linestyle(), line.get_marker())
+        for label, line in zip(
+            figure.legends[0].get_texts(), figure.legends[0].get_lines(), strict=True
+        )
+    }
+    assert set(looks) == set(outcome.methods)
+    assert len(set(looks.values())) == len(looks)
+
+
 def test_without_an_answer_exact_is_asked():
     built = tb.instance("toy")
     outcome = tb.compare(built.problem, ["agm-bio"], max_iter=60)
@@ -108,6 +122,15 @@ def test_where_exact_has_no_answer_g_is_measured_against_the_best_seen():
     assert all(math.isnan(row.upper_error) for row in outcome.rows)
     assert outcome.first("agm-bio", 1.0) is None  # nothing is known about f
     assert "?" in str(outcome)
+
+
+def test_an_unknown_value_is_a_dash_and_the_start_is_known_to_all():
+    """Without x0, nothing would say how many variables these callables have."""
+    smooth = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x, lipschitz=1.0)
+    problem = tb.Problem(upper=smooth, lower=smooth, domain=tb.Ball(1.0))
+    outcome = tb.compare(problem, ["r-apm"], max_iter=3, x0=[0.5, 0.5])
+    assert str(outcome).startswith("f* = –, g* = ")
+    assert outcome.source.startswith("not known: Exact: upper must be")
 
 
 def test_exact_is_not_asked_where_it_may_take_minutes():

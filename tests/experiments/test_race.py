@@ -173,6 +173,8 @@ def test_a_start_that_is_optimal_with_f_equal_to_0_has_a_scale():
     scale = RelativeScale.of(problem, [0.0, 0.0], Answer(0.0, 0.0))
     assert scale.errors(0.5, 0.25) == (0.5, 0.25)
     assert scale.is_within(0.0, 0.0, 0.0)
+    assert not scale.is_within(1.0, 0.0, math.nan)
+    assert not scale.is_within(1.0, math.nan, 0.0)
 
 
 def test_accuracies_are_relative_to_the_scales():

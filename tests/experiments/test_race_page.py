@@ -149,6 +149,13 @@ def test_an_exponent_is_that_of_the_last_decade():
     assert math.isnan(below.exponent(ONE, "m", "f above"))
 
 
+@pytest.mark.parametrize("outside", [(10,), (100,), (10, 100)])
+def test_there_is_no_exponent_where_a_point_is_outside_the_domain(outside):
+    """Its errors are infinite: neither from nor to there do they decrease at a rate."""
+    rows = [row("m", k, 1.0 / k, math.inf if k in outside else 1.0 / k) for k in range(1, 101)]
+    assert math.isnan(Standings(rows, [ONE], []).exponent(ONE, "m", "g"))
+
+
 def test_the_horizon_is_what_the_passes_pay_for():
     built = tb.instance("toy")
     method = field.planned(tb.RAPM(), built.problem, built.x0, 400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import re
 
 import numpy as np
 import pytest
@@ -495,13 +496,21 @@ def test_planted_error_bounds_hold(make, pull):
     bound = problem.error_bound
     rng = np.random.default_rng(0)
     assert np.linalg.norm(problem.upper.gradient(solution)) <= bound.gradient_bound * (1 + 1e-12)
-    for _ in range(200):
+    for number in range(400):
         x = problem.domain.project(solution + rng.standard_normal(solution.size) * rng.random())
         if bound.order == 1.0:
             distance = np.linalg.norm(x[:6])
-        else:
+        else:  # from the part of the plane A z = A x* in the ball, which has the same center
             A = problem.lower.matrix.dense()
-            distance = np.linalg.norm(np.linalg.pinv(A) @ (A @ (x - solution)))
+            shortest = np.linalg.pinv(A) @ (A @ solution)
+            if number % 2:  # on the sphere, off the plane along the row that g sees least
+                free = x - np.linalg.pinv(A) @ (A @ x)
+                least = np.linalg.svd(A)[2][5]
+                x = shortest - rng.random() * np.sign(shortest @ least) * least
+                x += free / np.linalg.norm(free) * np.sqrt(max(1.0 - x @ x, 0.0))
+            along = np.linalg.pinv(A) @ (A @ x)
+            room, free = np.sqrt(1.0 - shortest @ shortest), np.linalg.norm(x - along)
+            distance = np.hypot(np.linalg.norm(along - shortest), max(free - room, 0.0))
         growth = bound.modulus / bound.order * distance**bound.order
         assert growth <= problem.lower.value(x) * (1 + 1e-9)
 
@@ -521,6 +530,18 @@ def test_every_row_of_the_table_has_a_trial_and_a_short_table_is_reported(
         missed = {(v.claim, v.place) for v in made.verdicts if v.outcome != CONFIRMED}
         slow = {"a-IRG, weak pull", "CG-BiO, weak pull", "AGM-BiO, weak pull"}
         assert {place for claim, place in missed if claim != "T.13"} == slow
+
+
+def test_the_report_has_the_parameters_of_the_first_and_of_the_last_of_several_runs():
+    found = paper_runs.Experiment("table1", "Table 1")
+    table._measure(found, "SEA", 1.0, table.TRIALS["SEA"], 400)
+    table._measure(found, "Bi-SG", 1.0, table.TRIALS["Bi-SG"], 4)
+    assert [row.iteration for row in found.rows if row.method == "SEA" and row.iteration] == [
+        100, 178, 316,
+    ]  # fmt: skip
+    text = report(found, found.rows, [], "Made.")
+    assert re.search(r"\| SEA \| .*horizon=100\).* to .*horizon=316\)", text)
+    assert text.count("BiSG(") == 1
 
 
 # --- the ablation

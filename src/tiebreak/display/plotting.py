@@ -49,12 +49,12 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     is_direct = len(step) < 3  # for a direct method, a line through two points says nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
     axes = figure.subplots(1 if is_direct else 2, 2, sharex=not is_direct, squeeze=False)
-    for ax, (level, letter) in zip(axes[0], LETTERS.items(), strict=True):
+    for ax, (level, letter), panel in zip(axes[0], LETTERS.items(), run.panels[2:], strict=True):
         value, gap = columns[f"{level}_value"], columns[f"{level}_gap"]
-        optimum, asked = report[level]["optimum"], report[level]["tolerance"] or 0.0
-        ax.set_title(f"{level} level:  ${letter}^*$ {_interval(*optimum)}", fontsize=10.5)
+        optimum = _interval(*report[level]["optimum"])
+        ax.set_title(f"{level} level:  ${letter}^*$ {optimum}", fontsize=10.5)
         if is_direct:
-            _draw_proof(ax, letter, abs(value[0] - value[-1]), gap[-1], asked)
+            _draw_proof(ax, letter, abs(value[0] - value[-1]), gap[-1], panel.asked)
     for ax, panel in () if is_direct else zip(axes.flat, run.panels, strict=True):
         _draw(ax, panel, columns, step)
         # The axis is logarithmic from 1 on, with a short linear piece for step 0.
@@ -62,7 +62,8 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
         ax.set_xlim(0.0, 1.05 * float(step.max()))
     figure.supxlabel("" if is_direct else "step", fontsize=10)
     ended = f"{report['status']} after {run.heading}"
-    figure.suptitle(f"{ended}\n{textwrap.fill(report['method'], 100)}", fontsize=10.5)
+    method = literal(textwrap.fill(report["method"], 100))
+    figure.suptitle(f"{ended}\n{method}", fontsize=10.5)
     return saved(figure, path)
 
 
@@ -107,11 +108,18 @@ def saved(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) -> None:
+def literal(text: str) -> str:
+    """Return text from outside so that matplotlib does not read its dollar signs as formulas."""
+    return text.replace("$", r"\$")
+
+
+def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float | None) -> None:
     """Draw the progress made, the tolerance and the proved gap on one log axis."""
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
-    sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": asked, said: abs(proved)}
-    known = [size for size in sizes.values() if math.isfinite(size) and size > NO_GAP]
+    tolerance = math.nan if asked is None else asked
+    sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": tolerance, said: abs(proved)}
+    finite = [size for size in sizes.values() if math.isfinite(size)]
+    known = [size for size in finite if size > NO_GAP * max(finite)]
     low, high = 0.1 * min(known, default=1e-16), 10.0 * max(known, default=1.0)
     for place, (label, size) in enumerate(sizes.items()):
         if math.isfinite(size):

@@ -97,6 +97,7 @@ class Rich(Screen):
 
     def row(self, row: Row) -> None:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, show_edge=False)
         title = f"step {row.iteration:,}, {row.passes:,} passes, {row.seconds:.1f} s"
@@ -105,8 +106,9 @@ class Rich(Screen):
             table.add_column(name, justify="right", min_width=13)
         is_plain = self.names is LETTERS
         lower, upper = ("lower level, g", "upper level, f") if is_plain else self.names
-        table.add_row(upper, f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
-        table.add_row(lower, f"{row.lower_value:.9g}", f"{row.lower_gap:.2e}")
+        # As texts, because in a string "[t]" would be a style.
+        table.add_row(Text(upper), f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
+        table.add_row(Text(lower), f"{row.lower_value:.9g}", f"{row.lower_gap:.2e}")
         self._show(table)
 
     def text(self, said: str) -> None:

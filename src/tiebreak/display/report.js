@@ -3,7 +3,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { left: 64, right: 14, top: 12, bottom: 38 };
-  // Six colours and five kinds of line and mark: thirty methods before two look alike.
+  // Six colours, five kinds of line and five marks: 150 methods before two look alike.
   const DASHES = ["", "9 4", "2 4", "10 3 2 3", "5 2"];
   const MARKS = ["circle", "square", "triangle", "diamond", "cross"];
   const DEPTH = 1e-17; // errors below this part of the largest are rounding
@@ -158,7 +158,9 @@
     put(parent, "path", { d: MARK_PATHS[kind], transform: `translate(${x},${y})`, class: classes });
 
   function style(index) {
-    return { color: `c${index % 6}`, dash: DASHES[index % DASHES.length], mark: MARKS[index % MARKS.length] };
+    // After thirty methods, colours and lines begin again, with other marks.
+    const mark = MARKS[(index + Math.floor(index / 30)) % MARKS.length];
+    return { color: `c${index % 6}`, dash: DASHES[index % DASHES.length], mark };
   }
 
   // The least and the largest that a panel shows. Bounds far below the values would flatten them.

@@ -107,7 +107,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @property
     def traffic(self) -> Traffic:
-        """How many numbers one worker has received and sent back so far."""
+        """How many numbers one worker has received and sent in all evaluations so far."""
         return self.matrix.traffic
 
 

@@ -47,7 +47,10 @@ INLINE = 100 * 1024
 
 
 class Traffic(NamedTuple):
-    """How many numbers one worker received and sent in ``rounds`` rounds."""
+    """How many numbers one worker received and sent in ``rounds`` rounds, one per evaluation.
+
+    Products for a Lipschitz constant and products of a few rows are not counted.
+    """
 
     rounds: int = 0
     points: float = 0.0  # entries of points sent to the worker
@@ -124,16 +127,13 @@ class Remote(DeferredImage):
 class RemoteRows:
     """A few rows that a worker holds, or their transpose; the worker computes their products."""
 
-    def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
+    def __init__(self, times: Callable[..., Array], rows: slice, is_transposed: bool) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
         # Callers need only the number of rows.
         self.shape = (rows.stop - rows.start,)
 
     def __matmul__(self, v: Array) -> Array:
-        import ray
-
-        product: Array = ray.get(self._times(self._rows, self._is_transposed, v))
-        return product
+        return self._times(self._rows, self._is_transposed, v)
 
 
 class Rows(Matrix):
@@ -176,13 +176,13 @@ class Rows(Matrix):
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
             for first, last in itertools.pairwise(ends)
         ]
+        self._digests: list[Sequence[str] | None] = [None] * workers  # not known yet
         self.facts: list[ShardFacts] = self._each(Shard.facts)
-        self._shards = [
-            partial(worker.times.remote, i)
-            for worker, (first, last) in zip(self.workers, itertools.pairwise(ends), strict=True)
-            for i in range(last - first)
-        ]
         facts = self.facts
+        shares = [range(first, last) for first, last in itertools.pairwise(ends)]
+        self._digests = [[facts[i].digest for i in share] for share in shares]
+        # The worker of every shard, and the shard's number there.
+        self._shards = [(w, i) for w, share in enumerate(shares) for i in range(len(share))]
         check_alike(self.kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
@@ -198,7 +198,8 @@ class Rows(Matrix):
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
         found, first = [], 0
-        for times, facts in zip(self._shards, self.facts, strict=True):
+        for place, facts in zip(self._shards, self.facts, strict=True):
+            times = partial(self._times, *place)
             for start, stop in itertools.pairwise(slice_ends(facts.rows, size)):
                 pair = (RemoteRows(times, slice(start, stop), way) for way in (False, True))
                 found.append(RowSlice(slice(first + start, first + stop), *pair))
@@ -208,10 +209,15 @@ class Rows(Matrix):
     def normal(self, x: Array) -> Array:
         return summed(self._received(self._send("normal", x)))
 
+    def _times(self, worker: int, *given: Any) -> Array:
+        product: Array
+        (product,) = self._received([self._ask(worker, "times", *given)])
+        return product
+
     @property
     def signature(self) -> tuple[Any, ...]:
         """Digests of the data of all shards, computed by the workers."""
-        return tuple(self._each(Shard.digest))
+        return tuple(one.digest for one in self.facts)
 
     def targets(self) -> tuple[Host, Host | None]:
         """The targets of all rows, and the weights if there are any."""
@@ -322,15 +328,20 @@ class Rows(Matrix):
     def _each(self, what: Callable[..., Any], *given: Array) -> list[Any]:
         """The answers of all shards, in the order of the shards."""
         stored = [self._ray.put(x) for x in given]  # all workers share a copy
-        replies = self._received([one.each.remote(what, *stored) for one in self.workers])
+        sent = [self._ask(i, "each", what, *stored) for i in range(len(self.workers))]
+        replies = self._received(sent)
         return [answer for reply in replies for answer in reply]
 
     def _send(self, what: str, message: Any, some: Sequence[int] | None = None) -> list[Any]:
         """Query all workers, or some, without waiting."""
-        chosen = self.workers if some is None else [self.workers[i] for i in some]
+        chosen = range(len(self.workers)) if some is None else some
         if memoryview(message).nbytes > INLINE and len(chosen) > 1:
             message = self._ray.put(message)
-        return [getattr(worker, what).remote(message) for worker in chosen]
+        return [self._ask(i, what, message) for i in chosen]
+
+    def _ask(self, worker: int, what: str, *given: Any) -> Any:
+        """Query one worker, which checks that it still has the rows of the first query."""
+        return self.workers[worker].ask.remote(self._digests[worker], what, *given)
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
         """The replies to requests that were sent, in the order of the requests."""

@@ -75,6 +75,7 @@ class ShardFacts(NamedTuple):
     size: float  # |A|_F
     targets: Host
     weights: Host | None
+    digest: str  # of the rows, their targets and their weights
 
 
 # -- in a worker ----------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Shard:
     def facts(self) -> ShardFacts:
         matrix = self.loss.matrix
         dtype, size = str(matrix.prototype.dtype), float(matrix.frobenius)
-        return ShardFacts(*matrix.shape, dtype, self.names, size, self.b, self.weights)
+        return ShardFacts(*matrix.shape, dtype, self.names, size, self.b, self.weights, self.digest)
 
     def evaluate(self, request: Request) -> Reply | None:
         """The reply to a request; None if an image is missing because the worker was restarted."""
@@ -154,6 +155,7 @@ class Shard:
         """A x."""
         return self.loss.matrix.forward(x)[0]
 
+    @cached_property
     def digest(self) -> str:
         """A digest of the rows, their targets and their weights."""
         return digest((self.b, self.weights, self.loss.matrix.signature))
@@ -177,6 +179,15 @@ class Worker:
     def shards(self) -> list[Shard]:
         known = self._columns, self._parameters
         return [Shard(self._kind, i, source, *known) for i, source in self._sources.items()]
+
+    def ask(self, digests: Sequence[str] | None, what: str, *given: Any) -> Any:
+        """The result of the method ``what``; refused if the shards do not have these digests."""
+        if digests is not None and digests != [shard.digest for shard in self.shards]:
+            raise ValueError(
+                f"{self._kind.__name__}: shards must be the same if they are read again after a "
+                "restart, got other rows, targets or weights"
+            )
+        return getattr(self, what)(*given)
 
     def each(self, what: Callable[..., T], *given: Any) -> list[T]:
         """The answers of all shards."""

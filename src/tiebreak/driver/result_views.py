@@ -207,8 +207,8 @@ def _run_group(result: Result) -> Group:
     # the trace may have millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
-    # If a promise turned out to be false, nothing in earlier rows is proved either.
-    if result.status == "failed" and math.isinf(result.lower_gap):
+    # If a promise is false or the domain is empty, nothing in earlier rows is proved either.
+    if result.status in ("failed", "infeasible") and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
         with np.errstate(over="ignore", invalid="ignore"):  # the run may have overflowed
@@ -291,13 +291,13 @@ def tradeoff_view(curve: Tradeoff) -> View:
         kind="tradeoff",
         status="sensitive" if curve.is_sensitive else "trade-off",
         tone="fair" if curve.is_sensitive else "good",
-        heading=f"{len(curve.points)} slacks, {curve.time:.3g} s",
+        heading=f"{counted(len(curve.points), 'slack')}, {curve.time:.3g} s",
         sentence="What a little slack in g gains in f",
         details=str(curve),
         assumed=curve.assumed,
         cards=[
             Card("g*", number(curve.lower[1]), "the best value of the lower level"),
-            Card("f* without slack", number(first.value), first.word),
+            Card(f"f* with slack {first.slack:.4g}", number(first.value), first.word),
         ],
         tables=[Table("f*(slack) = min f over all x with g(x) ≤ g* + slack", header, rows)],
         panels=[

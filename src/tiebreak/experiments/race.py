@@ -44,7 +44,7 @@ class RelativeScale(NamedTuple):
 
     def is_within(self, accuracy: float, upper_value: float, lower_value: float) -> bool:
         """Are both errors within the accuracy?"""
-        return max(self.errors(upper_value, lower_value)) <= accuracy
+        return all(error <= accuracy for error in self.errors(upper_value, lower_value))
 
 
 class Entrant(NamedTuple):

@@ -183,14 +183,13 @@ def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
 def _instance_table(scenes: Mapping[str, Scene]) -> list[str]:
     cells = []
     for name, scene in scenes.items():
-        facts, dimension = scene.facts, scene.facts.dimension
-        solutions = "-" if dimension is None else f"dimension {dimension} ({in_words(dimension)})"
+        facts = scene.facts
         cells.append([
-            name, facts.label or "-", solutions, number(facts.upper_optimum, 12),
+            name, facts.label or "-", in_words(facts.dimension), number(facts.upper_optimum, 12),
             number(facts.lower_optimum, 12), facts.source or "-",
             *(number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
         ])  # fmt: skip
-    header = ["Instance", "Data", "Solution set", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
+    header = ["Instance", "Data", "Ties", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
     return _table(header, cells)
 
 
@@ -245,7 +244,10 @@ def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[st
     lines = []
     for name in scenes:
         if name in found.parameters:
-            cells = [[label, text] for label, text in found.parameters[name]]
+            cells = [
+                [label, " to ".join(dict.fromkeys((texts[0], texts[-1])))]
+                for label, texts in found.parameters[name].items()
+            ]
             lines += [f"**{name}**", "", *_table(["Method", "Parameters"], cells)]
     return lines
 

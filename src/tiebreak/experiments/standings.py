@@ -173,8 +173,9 @@ class Standings:
     def exponent(self, course: Course, label: str, error: str) -> float:
         """Return p if the largest error in (k/2, k] decreases like k^-p over the last decade.
 
-        The result is nan if no error exceeds rounding before the last decade, and inf if none does
-        at the end.
+        The result is nan if no error exceeds rounding before the last decade or if a point is
+        outside the domain, where errors are infinite; it is inf if no error exceeds rounding at the
+        end.
         """
         rows = self.runs[course.instance, label]
         last = rows[-1].iteration
@@ -190,7 +191,7 @@ class Standings:
             return max(values, default=math.nan)
 
         before, after = largest(last / 10), largest(last)
-        if not before > floor:
+        if not (floor < before < math.inf and math.isfinite(after)):
             return math.nan
         return math.log10(before / after) if after > floor else math.inf
 

@@ -65,8 +65,10 @@ def order_1(pull: float, sharp: int = 6) -> Built:
 def order_2(pull: float, rows: int = 6) -> Built:
     """Return a problem of quadratic growth: g(x) = ½|A(x - x*)|², orthogonal rows, x* in a ball.
 
-    The rows have norms from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
-    whose slope at x* is a combination of the rows, so no other minimiser of g has a smaller f.
+    The rows have norms from 1 down to 0.3, so alpha is 0.09 for the distance from {z: A z = A x*};
+    the part of this plane in the ball is at most 1/sqrt(1 - |x*|²) times as far away. f(x) =
+    ½|C(x - x*)|² + 2 pull <A' 1, x>, whose slope at x* is a combination of the rows, so no other
+    minimiser of g has a smaller f.
     """
     rng = np.random.default_rng(0)
     lengths = np.linspace(1.0, 0.3, rows)
@@ -80,7 +82,7 @@ def order_2(pull: float, rows: int = 6) -> Built:
             upper=LeastSquares(CHAIN, CHAIN @ x) + Linear(slope),
             lower=LeastSquares(A, A @ x),
             domain=Ball(1.0),
-            error_bound=ErrorBound(2.0, 0.09, M),
+            error_bound=ErrorBound(2.0, 0.09 * (1.0 - float(x @ x)), M),
         ),
         x0=START,
         upper_optimum=float(slope @ x),

@@ -298,7 +298,9 @@ def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda
         elif arrays.is_array(part):
             array = arrays.to_numpy(part)
             state.update(f"{array.dtype.str}{array.shape}".encode())
-            state.update(np.ascontiguousarray(array).tobytes())
+            flat = np.ascontiguousarray(array).reshape(-1)
+            # Without a copy, unless Python cannot read the type: times and objects.
+            state.update(flat.tobytes() if flat.dtype.kind in "OMm" else flat.data)
         elif hasattr(part, "__dict__"):
             state.update(type(part).__qualname__.encode())
             for name, piece in _members(part):
