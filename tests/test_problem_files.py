@@ -328,6 +328,13 @@ def test_a_loss_with_kinks_is_a_level(tmp_path, keys, made):
     assert problem.names == ("cost", "time")
 
 
+def test_columns_of_one_name_name_nothing(tmp_path):
+    (tmp_path / "A.csv").write_text("cost,cost,time\n1,2,3\n")
+    level = '[[level]]\nkind = "LeastSquares"\nA = "A.csv"\nb = [1.0]\n'
+    levels = read_problem(problem_file(tmp_path, level + '[[level]]\nkind = "SquaredNorm"\n'))[0]
+    assert levels.variables is None  # otherwise the report would show two of three entries of x
+
+
 def test_a_penalty_stands_beside_a_smooth_function(tmp_path):
     text = LEVELS + '[lower.penalty]\nkind = "ElasticNet"\nl1 = 0.5\nl2 = 2\n'
     problem, *_ = read_problem(problem_file(tmp_path, text))

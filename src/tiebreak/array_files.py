@@ -68,7 +68,10 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
 
 
 def column_names(name: str | Path) -> tuple[str, ...] | None:
-    """Return the names of the columns that `read_array` reads, or None if there is no header."""
+    """Return the names of the columns that `read_array` reads.
+
+    None if there is no header, or if two columns have the same name.
+    """
     path, pick = _path_and_pick(str(name))
     if path.suffix != ".csv":
         return None
@@ -77,7 +80,8 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
     if len(rows) < 2 or len(rows[0]) != len(rows[1]) or any(map(_is_number, rows[0])):
         return None
     names = [entry.strip() for entry in rows[0]]
-    return tuple(names[i] for i in _columns(path, names, pick))
+    picked = tuple(names[i] for i in _columns(path, names, pick))
+    return picked if len(set(picked)) == len(picked) else None
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:

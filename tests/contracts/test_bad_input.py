@@ -1253,6 +1253,11 @@ WRONG = {
         ValueError,
         "certify: x must be finite, got NaN or infinite entries",
     ),
+    "tradeoff max_time": (
+        lambda: tb.tradeoff(small(), [0.1], max_time=-1.0),
+        ValueError,
+        "tradeoff: max_time must be a positive finite number, got -1.0",
+    ),
     "certify x none": (
         lambda: tb.certify(small(), None),
         TypeError,

@@ -867,8 +867,9 @@ def test_a_checkpoint_of_another_method_is_refused_with_a_sentence(tmp_path):
         {"radius": 1.5},
         {"error_bound": tb.ErrorBound(2.0, 2.0, 1.0)},
         {"lower": tb.LeastSquares([[1.0, 1.0]], [1.0], lipschitz=9.0)},
+        {"counted": [1.0, 0.0]},
     ],
-    ids=["radius of the ball", "domain", "radius", "error bound", "lipschitz"],
+    ids=["radius of the ball", "domain", "radius", "error bound", "lipschitz", "counted"],
 )
 def test_a_checkpoint_of_another_domain_or_another_word_of_the_user_is_refused(tmp_path, changes):
     path = tmp_path / "run.npz"

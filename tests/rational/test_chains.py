@@ -243,6 +243,24 @@ def test_two_levels_are_proved_too():
     assert result.levels["level 2"].word == "proved"
 
 
+def test_two_levels_are_proved_from_a_warm_start_too():
+    thirds = tb.Box(0.0, 3.0) & tb.Polyhedron(A_eq=np.ones((1, 3)) / 3.0, b_eq=[0.7])
+    levels = tb.Levels(tb.Linear([0.0, 1, 2]), tb.SquaredNorm(center=[1, 0, 0]), domain=thirds)
+    former = tb.solve(levels.problem())
+    assert former.status == "solved"
+    result = tb.solve(levels, x0=former)
+    assert result.status == "certified"
+    np.testing.assert_allclose(result.x, [2.1, 0.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_a_slack_may_be_any_number(kind):
+    exact, same = tb.solve(plan(tb.Slack(absolute=kind(2)))), tb.solve(plan(2.0))
+    assert exact.method == same.method
+    assert exact.levels["CO2"].slack == 2.0
+    np.testing.assert_array_equal(exact.x, same.x)
+
+
 def test_a_time_limit_is_heeded():
     draw = np.random.default_rng(0)
     A = draw.standard_normal((90, 60))

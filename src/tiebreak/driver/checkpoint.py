@@ -31,7 +31,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text in the archive
-RUN_FORMAT = 13  # increased whenever older files can no longer be resumed exactly
+RUN_FORMAT = 14  # increased whenever older files can no longer be resumed exactly
 # distances from x0 at which callables are evaluated, relative to 1 + |x0|
 SCALES = (1e-2, 1.0, 1e6)
 
@@ -130,6 +130,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
         "lower": digest(problem.lower, asked),
         "domain": digest(problem.domain),
         "promises": digest(promises),
+        "counted": digest(problem.counted),
     }
 
 

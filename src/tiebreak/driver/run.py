@@ -223,7 +223,7 @@ class Run:
             is_good = self._has_finite_values() and (
                 not self.certifies or self.accumulator.add(self._evidence())
             )
-        except deadline.Over:
+        except BaseException:  # perhaps Ctrl-C in the user's function: nothing has changed
             self.state = before
             raise
         if not is_good:

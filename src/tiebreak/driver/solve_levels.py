@@ -74,7 +74,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         method=result.method,
         skipped=levels.names if is_empty else (),
         result=result if min(signs.values()) > 0 else None,  # a Result minimises both levels
-        assumed=tuple(assumptions(result.problem)),
+        assumed=result.assumed,
     )
 
 
