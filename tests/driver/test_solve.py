@@ -220,6 +220,15 @@ def test_max_iter_zero_gives_the_projected_start_and_what_is_proved_there():
     assert not result.success
 
 
+def test_before_the_first_step_no_method_is_said_to_be_unable_to_prove_a_bound():
+    corner = tb.Box(0.0, 1.0) & tb.Polyhedron([[1.0, 1.0]], [1.5])
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(center=[1, 1]), lower=tb.Linear([1, 2]), domain=corner
+    )
+    assert tb.solve(problem, "conic").lower_gap <= 1e-9
+    assert "cannot prove" not in tb.solve(problem, "conic", max_iter=0).message
+
+
 def test_result_is_no_view_of_the_start():
     x0 = np.array([0.1, 0.2])
     result = tb.solve(small(domain=tb.Space()), x0=x0, max_iter=0)

@@ -72,6 +72,8 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
+    if run.iteration == 0:  # a single step of `exact` may prove everything
+        return f"No lower bound on {letters} is proved before the first step"
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method cannot prove a lower bound on {letters} for these constraints"
     return (
