@@ -186,14 +186,11 @@ class RunReader(Reader):
 def _sound(run: Saved, x0: Array) -> Saved:
     """Return the run; raise ValueError if it holds values that no run can have."""
     sums = run.sums
-    models = [m for block in sums.blocks for m in block]
-    lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
-    models += [m for m in lasts if m is not None]
     is_sound = (
         isinstance(run, Saved)
         and isinstance(sums, Sums)
-        and all(map(_is_model, models))
-        and all(m.slope.shape == x0.shape for m in models)
+        and all(map(_is_model, sums.models))
+        and all(m.slope.shape == x0.shape for m in sums.models)
         and run.state.x.shape == x0.shape
         and math.isfinite(run.state.upper_value + run.state.lower_value)
         and all(map(math.isfinite, run.start_values))
