@@ -188,6 +188,26 @@ def test_a_file_that_was_cut_short_gets_one_sentence_that_names_it(tmp_path, end
     assert "\n" not in str(e.value)
 
 
+@pytest.mark.parametrize("kind", ["a.npy", "a.npz", "sparse.npz"])
+def test_a_file_with_a_wrong_byte_is_refused_in_one_sentence_or_read(tmp_path, kind):
+    path, draw = tmp_path / kind, np.random.default_rng(0)
+    if kind == "sparse.npz":
+        scipy.sparse.save_npz(path, scipy.sparse.csr_array(MATRIX))
+    else:
+        (np.save if kind == "a.npy" else np.savez)(path, MATRIX)
+    whole, said = path.read_bytes(), []
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[draw.integers(len(whole))] ^= 1 << draw.integers(8)
+        path.write_bytes(bytes(damaged))
+        try:
+            read_array(path)
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 20
+    assert all(sentence.startswith(str(path)) for sentence in said)
+
+
 @pytest.mark.parametrize(
     "text", ["hello\n", "", "%%MatrixMarket matrix coordinate real general\n2"]
 )
