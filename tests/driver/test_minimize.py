@@ -352,6 +352,19 @@ def test_a_callable_that_overflows_far_away_can_be_continued_too(tmp_path):
     np.testing.assert_array_equal(went_on.x, run(f, value, max_iter=40, **options).x)
 
 
+def test_a_callable_that_is_not_defined_far_away_can_be_continued_too(tmp_path):
+    def value(x):
+        return -sum(math.log(9.0 - t) + math.log(9.0 + t) for t in x)  # ValueError beyond 9
+
+    def slope(x):
+        return [1 / (9.0 - t) - 1 / (9.0 + t) for t in x]
+
+    options = {"jac": (grad_f, slope), "method": tb.BiSG(c=0.01, step_size=0.01)}
+    run(f, value, max_iter=20, checkpoint=tmp_path / "run.npz", **options)
+    went_on = run(f, value, max_iter=40, checkpoint=tmp_path / "run.npz", **options)
+    np.testing.assert_array_equal(went_on.x, run(f, value, max_iter=40, **options).x)
+
+
 def test_a_penalty_may_be_a_level_or_a_part_of_one():
     sparse = run(tb.L1(0.1), g, (None, grad_g))
     np.testing.assert_allclose(sparse.x, run(tb.L1(0.1), tb.LeastSquares(A, B), None).x, rtol=1e-12)

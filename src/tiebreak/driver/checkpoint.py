@@ -143,12 +143,12 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Evaluate a callable, or return the error if it overflows: both identify the callable."""
+    """Evaluate a callable, or return the error if it is not defined there: both identify it."""
     deadline.check()
     try:
         with arrays.quiet():
             return function.value(x), function.gradient(x)
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:  # such as math.exp(1000), math.log(-1)
         return repr(error)
 
 
