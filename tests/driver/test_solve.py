@@ -254,6 +254,20 @@ def test_max_time_ends_the_run_with_status_max_time(monkeypatch, clock):
     assert tb.solve(small(), STEPS, rtol=0.0, max_time=1e-9).nit == 0
 
 
+@pytest.mark.parametrize("solver", [tb.solve, tb.certify])
+def test_slow_functions_are_not_checked_beyond_the_time_limit(solver):
+    calls = []
+
+    def value(x: np.ndarray) -> float:
+        calls.append(time.sleep(0.02))
+        return float(x @ x)
+
+    problem = small(upper=tb.Smooth(value, lambda x: 2 * x, lipschitz=2.0))
+    x = {"x0" if solver is tb.solve else "x": [0.5, 0.5]}
+    assert solver(problem, **x, max_time=0.1).status == "max_time"
+    assert len(calls) <= 10  # five within the limit; the check alone takes more than twenty
+
+
 def test_keyboard_interrupt_from_a_callable_gives_what_there_is():
     calls = {"n": 0}
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tiebreak.driver.input_checks import wrong_gradient
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
-from tiebreak.linalg import TOL
+from tiebreak.linalg import TOL, deadline
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 
@@ -167,7 +167,9 @@ def contradiction(run: Run) -> str:
     """Say which promise is false, if any: a false promise rules out a certificate."""
     if not run.accumulator.is_contradicted:
         return ""
-    if wrong := wrong_gradient(run.problem, run.state.x):
+    if wrong := deadline.unless_too_long(
+        lambda: wrong_gradient(run.problem, run.state.x), "", deadline.Over
+    ):
         return wrong
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:
