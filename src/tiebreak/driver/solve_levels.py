@@ -81,8 +81,8 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
 class CompiledLevels(ConicLevels):
     """`Levels` of this library, compiled to one conic program."""
 
-    def __init__(self, levels: Levels, x0: Any = None) -> None:
-        start = _start(levels, x0)
+    def __init__(self, levels: Levels, x0: Any = None, owner: str = "solve") -> None:
+        start = _start(levels, x0, owner)
         n = len(start)
         objectives = [level.minimised for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
@@ -161,16 +161,16 @@ def _out_of_time(
     """Return the start as the result of a call that had to end before its first level."""
     assert isinstance(levels, Levels)  # third-party compilers do not watch the clock
     status, why = cut_short(over, 0)
-    x = _start(levels, x0)
+    x = _start(levels, x0, "solve")
     return LevelsResult(x, {}, status, why, seconds, METHOD, skipped=levels.names)
 
 
-def _start(levels: Levels, x0: Any) -> Any:
+def _start(levels: Levels, x0: Any, owner: str) -> Any:
     """Return x0 as a vector of all variables; zeros if it is None."""
     n = levels.dimension
     assert n is not None
-    start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
-    checks.length("solve", "x0", start, n, "variable")
+    start = np.zeros(n) if x0 is None else checks.vector(owner, "x0", x0)
+    checks.length(owner, "x0", start, n, "variable")
     return start
 
 

@@ -229,7 +229,7 @@ def _compiled(problem: Any, x0: Any) -> ConicLevels:
         first, then = Level(problem.lower), Level(problem.upper)
         problem = Levels(first, then, domain=problem.domain, radius=problem.radius)
     if isinstance(problem, Levels):
-        return CompiledLevels(problem, x0)
+        return CompiledLevels(problem, x0, "tradeoff")
     if not isinstance(problem, ConicLevels):
         got = checks.what_it_is(problem)
         raise TypeError(
