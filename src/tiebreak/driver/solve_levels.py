@@ -28,7 +28,7 @@ from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_inter
 from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions import split
-from tiebreak.levels import ConicLevels, Levels, Slack
+from tiebreak.levels import ConicLevels, Levels, Slack, value_with_error
 from tiebreak.linalg import TOL, Host, arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
@@ -91,7 +91,7 @@ class CompiledLevels(ConicLevels):
         self.model, self.promises = levels, tuple(dict.fromkeys(promised))
         self.names, self.signs = levels.names, tuple(level.sign for level in levels.levels)
         self.rules = tuple(level.rule for level in levels.levels)
-        self.before = float(objectives[0].value(start))
+        self.before, _ = value_with_error(objectives[0], start)
         said = (text for pair in pairs for text in assumptions(pair))
         self.assumed = tuple(dict.fromkeys(said))
 
@@ -169,7 +169,7 @@ def _start(levels: Levels, x0: Any, owner: str) -> Any:
     """Return x0 as a vector of all variables; zeros if it is None."""
     n = levels.dimension
     assert n is not None
-    start = np.zeros(n) if x0 is None else checks.vector(owner, "x0", x0)
+    start = np.zeros(n) if x0 is None else arrays.to_numpy(checks.vector(owner, "x0", x0))
     checks.length(owner, "x0", start, n, "variable")
     return start
 
