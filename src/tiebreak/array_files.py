@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,12 +26,6 @@ from tiebreak.linalg.archive import NUMBERS, first_line, npy_header
 
 TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # names that pandas writes above an index column
-
-# Raised by NumPy and SciPy for files in a different format or with an invalid header.
-BROKEN = (
-    *(ValueError, OverflowError, MemoryError, RecursionError),
-    *(EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError),
-)
 
 Reader = Callable[[Path, str], Any]  # arguments: the path, the requested array or columns
 # functions that read the entries of a column in a .csv file
@@ -71,7 +64,10 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
 
 
 def column_names(name: str | Path) -> tuple[str, ...] | None:
-    """Return the names of the columns that `read_array` reads, or None if there is no header."""
+    """Return the names of the columns that `read_array` reads.
+
+    None if there is no header, or if two columns have the same name.
+    """
     path, pick = _path_and_pick(str(name))
     if path.suffix != ".csv":
         return None
@@ -80,7 +76,8 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
     if len(rows) < 2 or len(rows[0]) != len(rows[1]) or any(map(_is_number, rows[0])):
         return None
     names = [entry.strip() for entry in rows[0]]
-    return tuple(names[i] for i in _columns(path, names, pick))
+    picked = tuple(names[i] for i in _columns(path, names, pick))
+    return picked if len(set(picked)) == len(picked) else None
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:
@@ -106,9 +103,9 @@ def _npy(path: Path, pick: str) -> Any:
 def _npz(path: Path, key: str) -> Any:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a .npz file")
-    with (
-        path.open("rb") as stream,  # np.load itself would not close a damaged file
-        _unpickled(path, lambda: np.load(stream, allow_pickle=False)) as file,
+    with (  # NumPy would not close a damaged file that it has opened itself
+        path.open("rb") as opened,
+        _unpickled(path, lambda: np.load(opened, allow_pickle=False)) as file,
     ):
         keys = list(file.files)
         if not keys:
@@ -131,7 +128,7 @@ def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
     """Return ``load()``; raise a ValueError if the file is damaged or holds Python objects."""
     try:
         return load()
-    except BROKEN as error:
+    except Exception as error:  # zipfile, zlib and NumPy's parser of headers may raise anything
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds Python objects, which are never unpickled; save numbers instead"
@@ -145,7 +142,7 @@ def _saved_sparse(path: Path) -> Any:
 
     try:
         return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
-    except (*BROKEN, KeyError, TypeError) as error:
+    except Exception as error:  # as above
         raise ValueError(f"{path} is not a sparse matrix ({first_line(error)})") from None
 
 
@@ -269,7 +266,7 @@ def _mtx(path: Path, pick: str) -> Any:
     try:
         array = scipy.io.mmread(path)
         return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
-    except (*BROKEN, OSError) as error:
+    except Exception as error:  # gzip and SciPy's parser may raise anything
         raise ValueError(f"{path} is not a Matrix Market file ({first_line(error)})") from None
 
 

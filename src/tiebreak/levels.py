@@ -44,7 +44,8 @@ class Slack:
 
     def __post_init__(self) -> None:
         for name in ("absolute", "relative", "share"):
-            checks.at_least("Slack", name, getattr(self, name))
+            # Fractions are not made of NumPy numbers, so they become Python's.
+            assign(self, name, checks.at_least("Slack", name, getattr(self, name)))
 
     def __call__(self, best: float, before: float) -> float:
         """Return the slack, given the best value, as a number of the same type as ``best``."""
@@ -90,8 +91,8 @@ class Level(FromData):
                 f"Slack(relative=0.01) for 1 % of its best value, got {self.slack!r}"
             )
         if not isinstance(self.slack, Slack):
-            checks.at_least("Level", "slack", self.slack)
-            assign(self, "slack", Slack(absolute=float(self.slack)))
+            slack = checks.at_least("Level", "slack", self.slack)
+            assign(self, "slack", Slack(absolute=slack))
         if self.sense not in ("min", "max"):
             raise ValueError(f"Level: sense must be 'min' or 'max', got {self.sense!r}")
         given = {"objective": self.objective, "name": self.name, "slack": self.slack}
@@ -172,7 +173,7 @@ class Levels(FromData):
             )
         check_kind("Levels", "domain", domain, Domain | None, DOMAIN)
         if radius is not None:
-            checks.positive("Levels", "radius", radius)
+            radius = checks.positive("Levels", "radius", radius)
         assign(self, "levels", found)
         assign(self, "domain", Space() if domain is None else domain)
         assign(self, "radius", radius)

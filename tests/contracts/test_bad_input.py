@@ -1253,6 +1253,16 @@ WRONG = {
         ValueError,
         "certify: x must be finite, got NaN or infinite entries",
     ),
+    "tradeoff x0": (
+        lambda: tb.tradeoff(small(), [0.1], x0=[1.0, 2.0, 3.0]),
+        ValueError,
+        "tradeoff: x0 must have one entry per variable (2), got 3",
+    ),
+    "tradeoff max_time": (
+        lambda: tb.tradeoff(small(), [0.1], max_time=-1.0),
+        ValueError,
+        "tradeoff: max_time must be a positive finite number, got -1.0",
+    ),
     "certify x none": (
         lambda: tb.certify(small(), None),
         TypeError,

@@ -21,7 +21,7 @@ from tiebreak.driver.registry import METHODS
 from tiebreak.experiments.table import CutAt
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.proofs.certificate import Proved
-from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import RULE, Ended
 
 A = np.random.default_rng(0).standard_normal((4, 7))
@@ -175,6 +175,41 @@ def test_a_method_of_four_functions_is_solved_raced_and_certified_like_ours():
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=OTHERS["without constants"].upper)
     with pytest.raises(ValueError, match=r"^Descent: lower must have a known .*, got none$"):
         tb.solve(problem, Descent(), x0=np.zeros(7))
+
+
+@pytest.mark.parametrize("calls", range(1, 9))
+def test_an_interrupted_step_of_a_foreign_method_changes_nothing(calls):
+    points, left = [], []
+
+    def value(x):
+        if left:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return float(x @ x) / 2
+
+    def see(now):
+        points.append(now.x)
+        if now.nit == 3:
+            left.append(calls)
+
+    lower = tb.LeastSquares([[1.0, 2.0], [3.0, 1.0]], [1.0, 1.0])
+    upper = tb.Smooth(value, lambda x: x, lipschitz=1.0)
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0))
+    result = tb.solve(problem, Descent(), x0=[1.0, 1.0], max_iter=20, callback=see)
+    assert result.status == "stopped"
+    np.testing.assert_array_equal(result.x, points[result.nit])
+
+
+def test_a_report_on_levels_says_that_a_claim_has_not_been_checked():
+    class Boastful(Descent):
+        def _at(self, problem, x, evidence):
+            evidence = evidence._replace(intervals=Intervals((0.0, 0.0), 0.0))
+            return super()._at(problem, x, evidence)
+
+    levels = tb.Levels(PROBLEM.lower, PROBLEM.upper, domain=PROBLEM.domain)
+    result = tb.solve(levels, Boastful(), max_iter=3)
+    assert "have not been checked and prove nothing here" in str(result)
 
 
 def test_what_a_method_says_about_its_state_counts():

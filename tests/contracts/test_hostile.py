@@ -233,6 +233,19 @@ def test_certify_does_not_forget_that_a_function_is_not_convex():
     assert proof.upper_gap == math.inf
 
 
+def test_a_warm_start_believes_no_bound_that_a_false_promise_gave():
+    def f(x):  # on x[0] + x[1] = 1 least at (1, 0) and (0, 1), where it is 1; 1.125 at (.5, .5)
+        return float(np.sum((x * x - 1.0) ** 2))
+
+    upper = tb.Smooth(f, lambda x: 4.0 * x * (x * x - 1.0), lipschitz=50.0)
+    lower = tb.LeastSquares([[1.0, 1.0]], [1.0])
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0))
+    failed = tb.solve(problem, "agm-bio", x0=[0.5, 0.5], rtol=1e-2, max_iter=300)
+    assert failed.status == "failed"
+    assert f(np.array([1.0, 0.0])) == 1.0
+    assert tb.solve(problem, "agm-bio", x0=failed, max_iter=0).upper_optimum[0] <= 1.0
+
+
 class Quarter(tb.Ball):
     """The part of a ball where no entry is negative, by public names only."""
 

@@ -209,6 +209,14 @@ def test_compare_looks_too():
     assert found[:2] == compare(problem("SquaredNorm", data), ["adaptive"], max_iter=3).answer[:2]
 
 
+def test_tradeoff_looks_too():
+    costs = np.array([1.0, 2.0])
+    levels = tb.Levels(tb.Linear(costs), tb.SquaredNorm(center=[0.0, 1.0]), domain=tb.Simplex())
+    assert tb.tradeoff(levels, [0.0]).points[0].value == pytest.approx(1.0)  # at (1, 0)
+    costs[:] = [2.0, 1.0]
+    assert tb.tradeoff(levels, [0.0]).points[0].value == pytest.approx(0.0, abs=1e-9)  # at (0, 1)
+
+
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("made", MADE)
 def test_copies_look_at_their_own_arrays(made):

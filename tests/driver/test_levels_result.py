@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas
 import pytest
 
 import tiebreak as tb
@@ -189,6 +191,29 @@ def test_an_estimated_end_counts_what_x_lacks_to_be_in_the_domain(seed):
     ]
     low, high = tb.solve(levels, "exact").levels["level 1"].best
     assert Fraction(low) <= sum(v * v for v in residuals) / 2 <= Fraction(high)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_pickle_holds_the_report_and_the_duals(count):
+    rest = [tb.Linear([2.0, 1.0]), tb.SquaredNorm()][: count - 1]
+    domain = tb.Box(0.0, 5.0) & tb.Polyhedron([[-1.0, -1.0]], [-1.0])
+    result = tb.solve(tb.Levels(tb.Linear([1.0, 2.0]), *rest, domain=domain))
+    again = pickle.loads(pickle.dumps(result))
+    assert again.duals["level 1"] == {"0 of A": -1.0}  # one more unit of x[0], which costs 1
+    assert again.details() == result.details()
+
+
+def test_rows_of_two_polyhedra_have_two_names():
+    one, two = tb.Polyhedron([[-1.0, 0.0]], [-1.0]), tb.Polyhedron([[0.0, -1.0]], [-2.0])
+    domain = tb.Box(0.0, 5.0) & one & two
+    result = tb.solve(tb.Levels(tb.Linear([3.0, 4.0]), tb.SquaredNorm(), domain=domain))
+    assert result.duals["level 1"] == {"0 of A": -3.0, "0 of A (2)": -4.0}  # x >= (1, 2)
+
+
+def test_labels_that_read_alike_have_two_names():
+    costs = pandas.Series([3.0, 4.0], index=[1, "1"])
+    result = tb.solve(tb.Levels(tb.Linear(costs), tb.SquaredNorm(), domain=tb.Box(1.0, 5.0)))
+    assert result.named == {"1": 1.0, "1 (2)": 1.0}
 
 
 @pytest.mark.parametrize("far", [0.0, 1e9, 1e12])

@@ -160,6 +160,22 @@ def test_a_buffer_that_is_used_again_does_not_change_the_run(together):
     np.testing.assert_array_equal(result.x, run().x)
 
 
+def test_buffers_of_both_levels_may_be_the_same_when_values_are_asked_first():
+    number, vector = np.zeros(1), np.zeros(N)
+
+    def reusing(value, gradient):
+        def both(x):
+            number[:], vector[:] = value(x), gradient(x)
+            return number, vector
+
+        return both
+
+    options = {"jac": True, "method": "adaptive", "max_iter": 20, "domain": tb.Ball(0.5)}
+    plain = run(lambda x: (f(x), grad_f(x)), lambda x: (g(x), grad_g(x)), **options)
+    again = run(reusing(f, grad_f), reusing(g, grad_g), **options)
+    np.testing.assert_array_equal(again.x, plain.x)
+
+
 def test_x0_is_left_alone():
     x0 = np.ones(N)
     tb.minimize(f, g, x0, jac=(grad_f, grad_g), method=STEPS, max_iter=5)
@@ -329,6 +345,19 @@ def test_a_callable_that_overflows_far_away_can_be_continued_too(tmp_path):
 
     def slope(x):
         return [math.exp(t) - math.exp(-t) for t in x]
+
+    options = {"jac": (grad_f, slope), "method": tb.BiSG(c=0.01, step_size=0.01)}
+    run(f, value, max_iter=20, checkpoint=tmp_path / "run.npz", **options)
+    went_on = run(f, value, max_iter=40, checkpoint=tmp_path / "run.npz", **options)
+    np.testing.assert_array_equal(went_on.x, run(f, value, max_iter=40, **options).x)
+
+
+def test_a_callable_that_is_not_defined_far_away_can_be_continued_too(tmp_path):
+    def value(x):
+        return -sum(math.log(9.0 - t) + math.log(9.0 + t) for t in x)  # ValueError beyond 9
+
+    def slope(x):
+        return [1 / (9.0 - t) - 1 / (9.0 + t) for t in x]
 
     options = {"jac": (grad_f, slope), "method": tb.BiSG(c=0.01, step_size=0.01)}
     run(f, value, max_iter=20, checkpoint=tmp_path / "run.npz", **options)

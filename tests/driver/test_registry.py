@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -111,11 +113,12 @@ def test_entry_points_are_loaded_once_and_a_broken_one_is_named(own, monkeypatch
 
 
 def test_a_file_with_a_method_is_run_and_bad_ones_are_refused(tmp_path):
-    path = tmp_path / "mine.py"
+    path = tmp_path / "json.py"
     path.write_text("import tiebreak as tb\nclass Own(tb.AGMBiO):\n    name = 'own'\n")
     assert registry.from_file("agm-bio") == "agm-bio"
     assert registry.from_file(f"{path}:Own") == "own"
-    assert registry.METHODS.pop("own").__module__ == "mine"
+    assert registry.METHODS.pop("own").__module__ == "methods_in_json"
+    assert sys.modules["json"] is json  # for others, it is still the module of Python
     with pytest.raises(ValueError, match="must name a class in that file"):
         registry.from_file(f"{path}:Other")
     with pytest.raises(ValueError, match="must name an existing file"):

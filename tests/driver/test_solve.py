@@ -220,6 +220,15 @@ def test_max_iter_zero_gives_the_projected_start_and_what_is_proved_there():
     assert not result.success
 
 
+def test_before_the_first_step_no_method_is_said_to_be_unable_to_prove_a_bound():
+    corner = tb.Box(0.0, 1.0) & tb.Polyhedron([[1.0, 1.0]], [1.5])
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(center=[1, 1]), lower=tb.Linear([1, 2]), domain=corner
+    )
+    assert tb.solve(problem, "conic").lower_gap <= 1e-9
+    assert "cannot prove" not in tb.solve(problem, "conic", max_iter=0).message
+
+
 def test_result_is_no_view_of_the_start():
     x0 = np.array([0.1, 0.2])
     result = tb.solve(small(domain=tb.Space()), x0=x0, max_iter=0)
@@ -243,6 +252,20 @@ def test_max_time_ends_the_run_with_status_max_time(monkeypatch, clock):
     assert 0.3 <= result.time < 0.32  # within a step
     monkeypatch.undo()  # the clock of this machine
     assert tb.solve(small(), STEPS, rtol=0.0, max_time=1e-9).nit == 0
+
+
+@pytest.mark.parametrize("solver", [tb.solve, tb.certify])
+def test_slow_functions_are_not_checked_beyond_the_time_limit(solver):
+    calls = []
+
+    def value(x: np.ndarray) -> float:
+        calls.append(time.sleep(0.02))
+        return float(x @ x)
+
+    problem = small(upper=tb.Smooth(value, lambda x: 2 * x, lipschitz=2.0))
+    x = {"x0" if solver is tb.solve else "x": [0.5, 0.5]}
+    assert solver(problem, **x, max_time=0.1).status == "max_time"
+    assert len(calls) <= 10  # five within the limit; the check alone takes more than twenty
 
 
 def test_keyboard_interrupt_from_a_callable_gives_what_there_is():
@@ -867,8 +890,9 @@ def test_a_checkpoint_of_another_method_is_refused_with_a_sentence(tmp_path):
         {"radius": 1.5},
         {"error_bound": tb.ErrorBound(2.0, 2.0, 1.0)},
         {"lower": tb.LeastSquares([[1.0, 1.0]], [1.0], lipschitz=9.0)},
+        {"counted": [1.0, 0.0]},
     ],
-    ids=["radius of the ball", "domain", "radius", "error bound", "lipschitz"],
+    ids=["radius of the ball", "domain", "radius", "error bound", "lipschitz", "counted"],
 )
 def test_a_checkpoint_of_another_domain_or_another_word_of_the_user_is_refused(tmp_path, changes):
     path = tmp_path / "run.npz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import array_api_strict as xps
 import numpy as np
 import pytest
 
@@ -241,6 +242,41 @@ def test_two_levels_are_proved_too():
     result = tb.solve(levels)
     assert result.status == "certified"
     assert result.levels["level 2"].word == "proved"
+
+
+def test_two_levels_are_proved_from_a_warm_start_too():
+    thirds = tb.Box(0.0, 3.0) & tb.Polyhedron(A_eq=np.ones((1, 3)) / 3.0, b_eq=[0.7])
+    levels = tb.Levels(tb.Linear([0.0, 1, 2]), tb.SquaredNorm(center=[1, 0, 0]), domain=thirds)
+    former = tb.solve(levels.problem())
+    assert former.status == "solved"
+    result = tb.solve(levels, x0=former)
+    assert result.status == "certified"
+    np.testing.assert_allclose(result.x, [2.1, 0.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("slack", "t"), [(0.0, 0.2), (tb.Slack(share=0.1), (1 - np.sqrt(2 * 0.2)) / 5)]
+)
+def test_data_and_start_may_come_from_another_library(slack, t):
+    """x is t times (1, 2): the fit is (1 - 5 t)²/2, and it is 2 at x0."""
+
+    def solved(xp):
+        fit = tb.LeastSquares(xp.asarray([[1.0, 2.0]]), xp.asarray([1.0]))
+        levels = (tb.Level(fit, slack=slack), tb.SquaredNorm(), tb.Linear(xp.asarray([1.0, 0.0])))
+        return tb.solve(tb.Levels(*levels, domain=tb.Box(0.0, 1.0)), x0=xp.asarray([1.0, 1.0]))
+
+    there, here = solved(xps), solved(np)
+    assert there.status == here.status
+    np.testing.assert_array_equal(there.x, here.x)
+    np.testing.assert_allclose(there.x, [t, 2 * t], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_a_slack_may_be_any_number(kind):
+    exact, same = tb.solve(plan(tb.Slack(absolute=kind(2)))), tb.solve(plan(2.0))
+    assert exact.method == same.method
+    assert exact.levels["CO2"].slack == 2.0
+    np.testing.assert_array_equal(exact.x, same.x)
 
 
 def test_a_time_limit_is_heeded():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tiebreak.driver.input_checks import wrong_gradient
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
-from tiebreak.linalg import TOL
+from tiebreak.linalg import TOL, deadline
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 
@@ -76,6 +76,8 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
         if not h.has_error_bounds:
             lacks = f"the rounding errors of {type(h).__name__} are unknown"
             return f"Nothing is proved about {letter}*, because {lacks}: define `rounding`"
+    if run.iteration == 0:  # a single step of `exact` may prove everything
+        return f"No lower bound on {letters} is proved before the first step"
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method cannot prove a lower bound on {letters} for these constraints"
     return (
@@ -169,7 +171,9 @@ def contradiction(run: Run) -> str:
     """Say which promise is false, if any: a false promise rules out a certificate."""
     if not run.accumulator.is_contradicted:
         return ""
-    if wrong := wrong_gradient(run.problem, run.state.x):
+    if wrong := deadline.unless_too_long(
+        lambda: wrong_gradient(run.problem, run.state.x), "", deadline.Over
+    ):
         return wrong
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:

@@ -31,7 +31,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text in the archive
-RUN_FORMAT = 13  # increased whenever older files can no longer be resumed exactly
+RUN_FORMAT = 14  # increased whenever older files can no longer be resumed exactly
 # distances from x0 at which callables are evaluated, relative to 1 + |x0|
 SCALES = (1e-2, 1.0, 1e6)
 
@@ -130,6 +130,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
         "lower": digest(problem.lower, asked),
         "domain": digest(problem.domain),
         "promises": digest(promises),
+        "counted": digest(problem.counted),
     }
 
 
@@ -142,12 +143,12 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Evaluate a callable, or return the error if it overflows: both identify the callable."""
+    """Evaluate a callable, or return the error if it is not defined there: both identify it."""
     deadline.check()
     try:
         with arrays.quiet():
             return function.value(x), function.gradient(x)
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:  # such as math.exp(1000), math.log(-1)
         return repr(error)
 
 
@@ -185,14 +186,11 @@ class RunReader(Reader):
 def _sound(run: Saved, x0: Array) -> Saved:
     """Return the run; raise ValueError if it holds values that no run can have."""
     sums = run.sums
-    models = [m for block in sums.blocks for m in block]
-    lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
-    models += [m for m in lasts if m is not None]
     is_sound = (
         isinstance(run, Saved)
         and isinstance(sums, Sums)
-        and all(map(_is_model, models))
-        and all(m.slope.shape == x0.shape for m in models)
+        and all(map(_is_model, sums.models))
+        and all(m.slope.shape == x0.shape for m in sums.models)
         and run.state.x.shape == x0.shape
         and math.isfinite(run.state.upper_value + run.state.lower_value)
         and all(map(math.isfinite, run.start_values))

@@ -114,7 +114,9 @@ class Callables(Smooth, keyword=""):
                         f"minimize: {level} must be a callable that returns (value, gradient) "
                         f"with jac=True, got {checks.what_it_is(pair)}"
                     )
-                self._pair = at, *pair
+                # copies, because the other level may use the same buffers
+                kept = (arrays.copied(part) if arrays.is_array(part) else part for part in pair)
+                self._pair = at, *kept
             return self._pair[1:]
 
         if gradient is True:

@@ -149,7 +149,8 @@ def from_file(text: str) -> str:
     path, colon, kind = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return text
-    spec = spec_from_file_location(Path(path).stem, path)
+    # A name of its own: a file called json.py must not replace a module that others import.
+    spec = spec_from_file_location(f"methods_in_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ValueError(f"method: FILE.py:CLASS must name an existing file, got {text!r}")
     module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look the module up

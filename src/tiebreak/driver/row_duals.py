@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import numpy as np
 
 from tiebreak.conic.duals import row_multipliers
@@ -16,17 +19,27 @@ from tiebreak.sets import described
 def name_all(result: LevelsResult, levels: Levels) -> LevelsResult:
     """Return the result with names of variables and rows; duals are computed on demand."""
     names, domain = levels.variables, described(levels.domain)
-    result.variables = None if names is None else tuple(map(str, names))
+    result.variables = None if names is None else _apart(map(str, names))
     assert levels.dimension is not None
     if domain.is_linear:
         parts = [(part, part.linear_rows(levels.dimension)) for part in domain.parts]
         ends = [
             (part, np.zeros(len(rows.b)), np.zeros(len(rows.b_eq))) for part, rows in parts if rows
         ]
-        result.rows = tuple(name for part, *zeros in ends for name in part.row_duals(*zeros))
+        result.rows = _apart(name for part, *zeros in ends for name in part.row_duals(*zeros))
     if result.rows and result.success:
         result.multipliers = Deferred(lambda: _multipliers(result, levels))
     return result
+
+
+def _apart(names: Iterable[str]) -> tuple[str, ...]:
+    """Number the names that occur again: the domain may have two polyhedra with a "0 of A"."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(found)
 
 
 def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:

@@ -15,7 +15,7 @@ from tiebreak.algorithms.common import is_due, values_at
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
-from tiebreak.linalg import TINY, TOL, Array, arrays, deadline, in_files, rounding_unit
+from tiebreak.linalg import TINY, TOL, Array, arrays, in_files, rounding_unit
 from tiebreak.linalg.fingerprints import is_ours
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
@@ -223,7 +223,7 @@ class Run:
             is_good = self._has_finite_values() and (
                 not self.certifies or self.accumulator.add(self._evidence())
             )
-        except deadline.Over:
+        except BaseException:  # perhaps Ctrl-C in the user's function: nothing has changed
             self.state = before
             raise
         if not is_good:

@@ -233,7 +233,8 @@ def solve(
             problem=asked,
             findings=run.fall or run.report.findings,
             multipliers=run.report.multipliers,
-            known=run.accumulator.sums.known,
+            # A broken promise refutes its bounds for a warm start, which may not see it again.
+            known=None if run.accumulator.refuted else run.accumulator.sums.known,
             criterion=criterion,
             point=point,
             claims=(CLAIMED.format(run.method.name),) if run.has_claims else (),
@@ -263,7 +264,7 @@ def _solve_levels(
             with contextlib.suppress(deadline.Interrupted):  # the run already has an answer
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
-                    lambda: CompiledLevels(levels, x0),
+                    lambda: CompiledLevels(levels),
                 )  # fmt: skip
         return name_all(of_problem(levels, result) if exact is None else exact, levels)
     for name, default in inspect.signature(solve).parameters.items():

@@ -28,7 +28,7 @@ from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_inter
 from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions import split
-from tiebreak.levels import ConicLevels, Levels, Slack
+from tiebreak.levels import ConicLevels, Levels, Slack, value_with_error
 from tiebreak.linalg import TOL, Host, arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
@@ -74,15 +74,15 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         method=result.method,
         skipped=levels.names if is_empty else (),
         result=result if min(signs.values()) > 0 else None,  # a Result minimises both levels
-        assumed=tuple(assumptions(result.problem)),
+        assumed=result.assumed,
     )
 
 
 class CompiledLevels(ConicLevels):
     """`Levels` of this library, compiled to one conic program."""
 
-    def __init__(self, levels: Levels, x0: Any = None) -> None:
-        start = _start(levels, x0)
+    def __init__(self, levels: Levels, x0: Any = None, owner: str = "solve") -> None:
+        start = _start(levels, x0, owner)
         n = len(start)
         objectives = [level.minimised for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
@@ -91,7 +91,7 @@ class CompiledLevels(ConicLevels):
         self.model, self.promises = levels, tuple(dict.fromkeys(promised))
         self.names, self.signs = levels.names, tuple(level.sign for level in levels.levels)
         self.rules = tuple(level.rule for level in levels.levels)
-        self.before = float(objectives[0].value(start))
+        self.before, _ = value_with_error(objectives[0], start)
         said = (text for pair in pairs for text in assumptions(pair))
         self.assumed = tuple(dict.fromkeys(said))
 
@@ -161,16 +161,16 @@ def _out_of_time(
     """Return the start as the result of a call that had to end before its first level."""
     assert isinstance(levels, Levels)  # third-party compilers do not watch the clock
     status, why = cut_short(over, 0)
-    x = _start(levels, x0)
+    x = _start(levels, x0, "solve")
     return LevelsResult(x, {}, status, why, seconds, METHOD, skipped=levels.names)
 
 
-def _start(levels: Levels, x0: Any) -> Any:
+def _start(levels: Levels, x0: Any, owner: str) -> Any:
     """Return x0 as a vector of all variables; zeros if it is None."""
     n = levels.dimension
     assert n is not None
-    start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
-    checks.length("solve", "x0", start, n, "variable")
+    start = np.zeros(n) if x0 is None else arrays.to_numpy(checks.vector(owner, "x0", x0))
+    checks.length(owner, "x0", start, n, "variable")
     return start
 
 

@@ -14,6 +14,7 @@ from tiebreak.conic.chain_solution import ChainSolution
 from tiebreak.display.page import Shown
 from tiebreak.display.plotting import tradeoff_curve
 from tiebreak.display.views import View, counted, number_or_none
+from tiebreak.driver.input_checks import check_limits
 from tiebreak.driver.levels_result import is_sensitive
 from tiebreak.driver.result_views import tradeoff_view
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
@@ -163,6 +164,7 @@ def tradeoff(
         [1.0, 0.81, 0.25]
     """
     began = time.perf_counter()
+    check_limits("tradeoff", 0, max_time)
     levels = _compiled(problem, x0)
     program = levels.program()
     if len(program.objectives) != 2:
@@ -229,12 +231,13 @@ def _start_of(
 
 
 def _compiled(problem: Any, x0: Any) -> ConicLevels:
+    if isinstance(problem, Problem | Levels):
+        problem = problem.current()
     if isinstance(problem, Problem):
-        current = problem.current()
-        first, then = Level(current.lower), Level(current.upper)
-        problem = Levels(first, then, domain=current.domain, radius=current.radius)
+        first, then = Level(problem.lower), Level(problem.upper)
+        problem = Levels(first, then, domain=problem.domain, radius=problem.radius)
     if isinstance(problem, Levels):
-        return CompiledLevels(problem, x0)
+        return CompiledLevels(problem, x0, "tradeoff")
     if not isinstance(problem, ConicLevels):
         got = checks.what_it_is(problem)
         raise TypeError(

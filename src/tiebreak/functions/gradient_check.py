@@ -20,7 +20,7 @@ import numpy as np
 
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.callables import Smooth
-from tiebreak.linalg import TINY, Array, arrays
+from tiebreak.linalg import TINY, Array, arrays, deadline
 from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # a function of a NumPy vector
@@ -135,6 +135,7 @@ def _wrong_coordinates(
     at, epsilon = arrays.to_numpy(x), arrays.epsilon(x)
 
     def value(point: Any) -> float:
+        deadline.check()  # dozens of values: the user's function may be slow
         return h.value(arrays.from_numpy(point, x))
 
     rounding = _rounding(value, at, scale, epsilon)

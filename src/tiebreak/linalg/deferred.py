@@ -19,6 +19,9 @@ class Deferred:
     def value(self) -> Any:
         return self._compute()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"value": self.value}  # a pickle cannot hold ``compute``
+
 
 def resolved(value: Any) -> Any:
     """The value itself, computed if it was deferred."""
