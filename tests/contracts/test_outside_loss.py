@@ -104,7 +104,7 @@ def test_what_says_nothing_of_itself_is_not_named() -> None:
     assert not described_outside(tb.Smooth)
 
 
-class Unbounded(LogCosh, keyword="Unbounded"):
+class Unbounded(LogCosh, keyword="Unbounded", in_tables=False):
     """It says nothing about the rounding errors of its values."""
 
     rounding = LinearLoss.rounding  # of a loss whose terms may cancel

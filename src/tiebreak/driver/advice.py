@@ -13,6 +13,7 @@ from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import TOL, deadline
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
+from tiebreak.proofs.evidence import has_error_bounds
 
 
 class Remedies(NamedTuple):
@@ -73,7 +74,7 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
     for h, letter in ((run.problem.lower, "g"), (run.problem.upper, "f")):
-        if not h.has_error_bounds:
+        if not has_error_bounds(h):
             lacks = f"the rounding errors of {type(h).__name__} are unknown"
             return f"Nothing is proved about {letter}*, because {lacks}: define `rounding`"
     if run.iteration == 0:  # a single step of `exact` may prove everything

@@ -204,11 +204,6 @@ class Function(FromData, is_open=True):
         """
         return math.inf, math.inf
 
-    @property
-    def has_error_bounds(self) -> bool:
-        """Are the rounding errors of values and slopes bounded?"""
-        return math.isfinite(sum(self.rounding(1.0, 1.0, 1.0, 2.0**-52, 1)))
-
     def rounding_errors(
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:

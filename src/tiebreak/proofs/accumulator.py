@@ -31,6 +31,7 @@ from tiebreak.proofs.evidence import (
     Intervals,
     Measured,
     StepEvidence,
+    has_error_bounds,
     measured,
     minorant_errors,
     value_error,
@@ -60,7 +61,7 @@ class BoundAccumulator:
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self._has_errors = problem.upper.has_error_bounds, problem.lower.has_error_bounds
+        self._has_errors = has_error_bounds(problem.upper), has_error_bounds(problem.lower)
         self.refuted: bool = False  # was one of the user's promises found to be false?
         self.is_steep: bool = False  # does f rise faster than its Lipschitz constant allows?
         self._has_minimiser = False  # is it proved that g has a minimiser?

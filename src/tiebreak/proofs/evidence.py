@@ -116,6 +116,11 @@ def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
         yield Measured(at, slope, inner, size, steepness, max(size, reach))
 
 
+def has_error_bounds(h: Function) -> bool:
+    """Are the rounding errors of h bounded? Otherwise nothing is proved about it."""
+    return math.isfinite(sum(h.rounding(1.0, 1.0, 1.0, EPS, 1)))
+
+
 def minorant_errors(
     h: Function, minorant: Minorant, reach: float, steepness: float
 ) -> tuple[float, float]:
