@@ -222,3 +222,13 @@ def test_a_slack_below_large_residuals_bounds_the_next_level() -> None:
             excluded.append((seed, level.word, float(low - middle + fall), float(high - low)))
     assert not excluded
     assert proved >= 10
+
+
+@pytest.mark.parametrize("domain", [None, tb.Ball(2.0), tb.Box([-1.0, -1.0], [1.0, 1.0])])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_level_whose_answer_is_zero_after_a_slack(domain: Any, size: float) -> None:
+    """All terms of the conditions are 0 there: without a scale, rounding looks like an error."""
+    fit = tb.Level(tb.LeastSquares(np.array([[1.0, 2.0]]) * size, [0.0]), slack=1e-3)
+    found = tb.solve(tb.Levels(fit, tb.SquaredNorm(), domain=domain))
+    assert found.status == ("solved" if domain is None else "certified")
+    assert np.abs(found.x).max() <= 1e-9

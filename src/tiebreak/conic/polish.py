@@ -189,7 +189,8 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     # At w = 0 nothing else gives a scale, so use a share of the program's unit.
     least = SMALL_PART * stage.unit
     has_size = stage.objective.target.any() or q.any()
-    terms = stage.slope_terms(w if has_size else np.maximum(np.abs(w), least))
+    moved = np.abs(w) if has_size else np.maximum(np.abs(w), least)
+    terms = stage.slope_terms(moved)
     size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # Include the length of w: if only x_j >= 0 binds, nothing else gives a scale.
@@ -199,7 +200,7 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     beyond = outside(stage.blocks, s) / of_inequalities(stage.blocks, reach)
     unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
     off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
-    pull = float(np.abs(y) @ reach) + float(terms @ np.abs(w)) or 1.0
+    pull = float(np.abs(y) @ reach) + float(terms @ moved) or 1.0
     inside = dual_point(stage.blocks, y)
     products = inside * s
     products[zero] = 0.0
