@@ -13,7 +13,7 @@ from planted import smooth as planted
 import tiebreak as tb
 from tiebreak.auto.active_face import face_of_domain, face_of_terms
 from tiebreak.auto.bregman import BregmanIteration
-from tiebreak.auto.bregman_state import face_at
+from tiebreak.auto.bregman_state import face_at, objective_at
 from tiebreak.auto.hessians import HessianDifferences, InverseHessian, no_columns
 from tiebreak.catalog.field import squared_hinge
 from tiebreak.functions.penalties.terms import Terms
@@ -223,6 +223,51 @@ def test_a_last_point_far_above_the_least_g_is_no_answer():
     result = tb.solve(p.problem(), x0=p.x0, rtol=1e-3, max_iter=1500)
     assert not result.success or abs(p.f(result.x) - p.f_star) <= 1e-3 * p.f_scale
     assert p.g(result.x) <= result.lower_optimum[1] * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("far", [0.5, 0.75, 0.9, 1.0, 1.05, 1.5])
+def test_f_settles_where_it_is_nearly_linear_at_the_start(far):
+    """f bends 1e-12 as much at x0 as at x*: eta f must not drown g in its rounding errors."""
+    p = planted.planted(23)
+    result = tb.solve(p.problem(), "bregman", x0=far * p.x0, rtol=1e-9)
+    assert result.success
+    assert abs(p.f(result.x) - p.f_star) <= 1e-8 * p.f_scale
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e8, 1e12])
+def test_rounds_that_stand_still_at_the_minimiser_of_f_have_not_settled(factor):
+    """If eta is much too large, f changes by 1e-16 from round to round, but x is argmin f."""
+    upper, lower = least_squares()
+    truth = tb.solve(tb.Problem(upper=upper, lower=lower), "exact").upper_value
+    problem = tb.Problem(upper=plain(upper), lower=plain(lower))
+    method = BregmanIteration()
+    state = method.init(problem, problem.start(np.zeros(12)))
+    f, g, eta = state.here.f, state.here.g, factor * state.eta
+    here = objective_at(problem, f, g, eta, state.slope_sum, state.weight)
+    state = state._replace(eta=eta, here=here)
+    while not state.finished.why:
+        state = method.step(problem, state)
+    assert state.finished.why == "answer"
+    assert state.upper_value == pytest.approx(truth, rel=1e-9)
+
+
+def test_a_start_far_away_changes_no_answer():
+    """There f looks linear, and was said to have settled at its own minimum, where g = g* + 2."""
+    rng = np.random.default_rng(1)
+    W, b, A, x = (rng.standard_normal(shape) for shape in ((10, 6), 10, (3, 6), 6))
+    f, lower = Robust(W, b), tb.LeastSquares(A, A @ x)
+    upper = tb.Smooth(f.value, f.gradient, lower_bound=0.0)
+    problem = tb.Problem(upper=upper, lower=plain(lower))
+    rng.standard_normal(6)
+    near, *far = (
+        tb.solve(problem, "bregman", x0=size * rng.standard_normal(6), rtol=1e-9)
+        for size in (1.0, 1e2, 1e4, 1e8)
+    )
+    assert near.success
+    assert far[0].success
+    for result in filter(lambda result: result.success, far):
+        assert result.upper_value == pytest.approx(near.upper_value, rel=1e-9)
+        assert lower.value(result.x) <= 1e-15
 
 
 def test_planted_problems_without_structure(count):

@@ -130,12 +130,8 @@ class BregmanIteration(Method):
         """Estimate each level's curvature along its slope, and the eta that balances both."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, *problem.forward(x))
-        curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
         by_cg = conjugate_gradients.is_taken(problem)
-        is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f has a relative error of epsilon/eta
-        share = FIRST_ETA_CG if by_cg and is_fine else FIRST_ETA
-        eta = share * curvature_g / curvature_f if curvature_f > 0.0 else 0.0
-        curvature = curvature_g + eta * curvature_f
+        eta, scale = _balanced(problem, f_x, g_x, by_cg)
         f2, g2 = problem.penalties
         values = f_x.value + f2.value(x), g_x.value + g2.value(x)
         nothing = arrays.zeros_like(x)
@@ -145,7 +141,7 @@ class BregmanIteration(Method):
             here=objective_at(problem, f_x, g_x, eta, nothing, 0.0),
             inverse_hessian=InverseHessian(), hessians=None, hessian_age=0,
             by_cg=by_cg, conjugate=None, least=math.inf, stalled=0,
-            scale=1.0 / curvature if curvature > 0.0 else 1.0,
+            scale=scale,
             rounds=0, lower_residual=math.inf, upper_error=math.inf, hint=None, proof=None,
             finished=NOT_ENDED, lipschitz_violations=(0, 0), convexity_violations=(0, 0),
             evidence=StepEvidence(values=((values[1], x, g_x),)),
@@ -283,9 +279,12 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
-    if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # no estimate: both values of f may come from the same objective
-    upper_error = gain / size if size > 0.0 else gain
+    if state.weight == 0.0 or not arrays.norm(c) > 0.0 or slower:
+        # No estimate: both values of f may come from the same objective, or, if eta is much too
+        # large, from nearly the same one, whose minimiser is that of f.
+        gain = math.inf
+    unit = size if size > 0.0 else 1.0
+    upper_error = gain / unit
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
         x=x, upper_value=f, lower_value=g, rounds=state.rounds + 1,
@@ -295,7 +294,10 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     enough = F_SETTLED if int(x.shape[0]) <= KEPT_MATRIX else F_SETTLED_COARSELY
     is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
     if is_settled or lower_residual <= _rounding_of_slope(state):
-        return refinement_proof.begin(problem, state)
+        # What is left of g's slope may be rounding of eta f, and |c| times as much missing in f.
+        is_near = is_settled or arrays.norm(c) * lower_residual <= enough * unit
+        again = state if is_near or state.rounds >= MAX_ROUNDS else _rebalanced(problem, state)
+        return again if again.eta < state.eta else refinement_proof.begin(problem, state)
     if state.rounds >= MAX_ROUNDS:
         return _gave_up(state, "f does not settle")
     if slower:
@@ -303,6 +305,19 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     here = objective_at(problem, here.f, here.g, eta, slope_sum, weight)
     state = state._replace(eta=eta, here=here, least=math.inf, stalled=0)
     return _with_inverse_hessian(problem, state, face_at(problem, state, x)) if slower else state
+
+
+def _rebalanced(problem: Problem, state: State) -> State:
+    """Begin the next round with the eta that balances the levels at x, if it is much smaller."""
+    here = state.here
+    eta, scale = _balanced(problem, here.f, here.g, state.by_cg)
+    if not 0.0 < eta < ETA_FALL * state.eta:
+        return state
+    return state._replace(
+        here=objective_at(problem, here.f, here.g, eta, state.slope_sum, state.weight),
+        eta=eta, scale=scale, least=math.inf, stalled=0,
+        inverse_hessian=InverseHessian(), hessians=None, hessian_age=0,
+    )  # fmt: skip
 
 
 def _gave_up(state: State, why: str) -> State:
@@ -333,6 +348,23 @@ def _rounding_of_value(state: State) -> float:
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
     sizes += _sizes(state) * arrays.norm(f.at)  # rounding also moves x off the face
     return 16.0 * arrays.epsilon(f.at) * sizes
+
+
+def _balanced(problem: Problem, f_x: Minorant, g_x: Minorant, by_cg: bool) -> tuple[float, float]:
+    """Return the eta that balances both levels' curvatures at a point, and 1/L for this eta."""
+    x = f_x.at
+    curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
+    is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f has a relative error of epsilon/eta
+    share = FIRST_ETA_CG if by_cg and is_fine else FIRST_ETA
+    eta = share * curvature_g / curvature_f if curvature_f > 0.0 else 0.0
+    # If f is nearly linear here, its curvature says nothing about other points. Let eta f push the
+    # minimiser of g away only so far that x keeps three quarters of its digits.
+    reach = (curvature_g * arrays.norm(x) + arrays.norm(g_x.slope)) / arrays.epsilon(x) ** 0.25
+    steepness = arrays.norm(f_x.slope)
+    if reach > 0.0 and eta * steepness > reach:
+        eta = reach / steepness
+    curvature = curvature_g + eta * curvature_f
+    return eta, 1.0 / curvature if curvature > 0.0 else 1.0
 
 
 def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, float]:
