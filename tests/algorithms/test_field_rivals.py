@@ -38,8 +38,9 @@ def accepted(method: Any, seeds: range, number: int) -> Iterator[tuple[Planted, 
 
 def plain_big_sam(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     t, L, sigma = run[0].memory.lower_step, problem.upper.lipschitz, problem.upper.strong_convexity
-    s = 2 / (L + sigma)
-    beta = math.sqrt(max(1 - 2 * s * sigma * L / (sigma + L), 0))
+    # The paper's beta = sqrt(1 - 2 s sigma L/(sigma + L)) at this s; the root of a difference that
+    # rounds to 1e-16 instead of 0 would be 1e-8.
+    s, beta = 2 / (L + sigma), (L - sigma) / (L + sigma)
     old = x
     for k in range(1, 51):
         a = min(2 * m.gamma / (k * (1 - beta)), 1)
