@@ -116,12 +116,15 @@ def balanced(project: Project, y: Vector, a: Vector, b: Vector, gap: float, L: f
 def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     project, rho, k = problem.domain.project, m.eps_f / m.eps_g, 0
     L_f, L_g = problem.upper.lipschitz, problem.lower.lipschitz
-    y, t, s = x, 1.0, run[0].memory.first.step_size
+    y, t = x, 1.0
 
     def gap(slope: Vector, x: Vector) -> float:
         return float(slope @ (x - problem.domain.argmin(slope)))
 
-    while run[0].memory.first is not None and (is_due := True):
+    is_over = gap(p.grad_g(x), x) <= m.eps_g / 2  # the first phase, already at the start
+    assert is_over == (run[0].memory.first is None)
+    while not is_over:
+        s = run[0].memory.first.step_size
         new, later = project(y - s * p.grad_g(y)), (1 + math.sqrt(1 + 4 * t * t)) / 2
         has_risen, k = p.g(new) > p.g(x), k + 1
         y, t, x = new + (t - 1) / later * (new - x), later, new
@@ -129,8 +132,7 @@ def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -
         if has_risen:
             y, t = x, 1.0
         yield x
-        if (has_risen or is_due) and gap(p.grad_g(x), x) <= m.eps_g / 2:
-            break
+        is_over = (has_risen or is_due) and gap(p.grad_g(x), x) <= m.eps_g / 2
     ghat, high = p.g(x), p.f(x)
     low = max(problem.upper.lower_bound, high - gap(p.grad_f(x), x))
     L, N = max(L_f, rho * L_g), run[0].memory.steps
