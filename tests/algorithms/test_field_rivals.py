@@ -531,6 +531,14 @@ def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, method):
     assert (continued.upper_gap, continued.lower_gap) == (whole.upper_gap, whole.lower_gap)
 
 
+def in_double(value: Any) -> Any:
+    """A state with NumPy's float64 arrays in the place of its own."""
+    if isinstance(value, tuple):
+        parts = map(in_double, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return np.asarray(value, np.float64) if getattr(value, "shape", ()) else value
+
+
 @pytest.mark.sample(4)
 @each
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -543,7 +551,8 @@ def test_library_and_dtype_are_kept(method, dtype, library):
     problem = tb.Problem(
         upper=tb.SquaredNorm(center=c), lower=tb.LeastSquares(C, d), domain=tb.Ball(0.7)
     )
-    *_, last = states(method, problem, x0, 70)  # beyond one refresh of the images
+    run = list(states(method, problem, x0, 70))  # beyond one refresh of the images
+    last = run[-1]
     for x in (tb.solve(problem, method, x0=x0, max_iter=5, rtol=0).x, last.x):
         assert type(x) is type(x0)
         assert x.dtype == x0.dtype
@@ -551,9 +560,17 @@ def test_library_and_dtype_are_kept(method, dtype, library):
         upper=tb.SquaredNorm(center=given[0]), lower=tb.LeastSquares(*given[1:3]),
         domain=tb.Ball(0.7),
     )  # fmt: skip
-    *_, reference = states(method, plain, given[3], 70)
-    tolerance = 2e-3 if dtype == "float32" else 1e-9
-    np.testing.assert_allclose(np.asarray(last.x), reference.x, atol=tolerance)
+    reference, tolerance = states(method, plain, given[3], 70), 2e-3 if dtype == "float32" else 1e-9
+    if not isinstance(method, tb.MNG):
+        *_, end = reference
+        np.testing.assert_allclose(np.asarray(last.x), end.x, atol=tolerance)
+        return
+    # MNG doubles an error in every step or two: a change of the data by one ulp reaches 0.01 in
+    # these 70 steps. We compare where the run begins, and each step from the run's own state.
+    np.testing.assert_allclose(np.asarray(run[0].x), next(reference).x, atol=tolerance)
+    for state, later in itertools.pairwise(run):
+        expected, ulp = method.step(plain, in_double(state)).x, float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(np.asarray(later.x), expected, rtol=0, atol=64 * ulp)
 
 
 @pytest.mark.sample(4)
