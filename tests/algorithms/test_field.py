@@ -159,7 +159,7 @@ def plain_ada_bim(
             if curved > 0:
                 root = max(1 - 4 * (1 - tau_old) * s * lip_g, 0.0)
                 bounds.append(s * e / new * math.sqrt(root / curved) / 2)
-            s_old, s = s, min(*bounds, first.most) or s / 2
+            s_old, s = s, min(*bounds, first.memory.most) or s / 2
             e_old, e = e, new
         while True:
             z = project(x - s * (e * a + b))
@@ -204,8 +204,8 @@ def plain_fiba(
     for k in range(1, steps + 1):
         t_new = (1 + math.sqrt(1 + 4 * t * t)) / 2
         y, t = x + (t - 1) / t_new * (x - old), t_new
-        z = y - first.memory.lower_step * p.grad_g(y)
-        old, x = x, project(z - first.memory.upper_step / k * p.grad_f(z))
+        z = y - first.memory.step_size * p.grad_g(y)
+        old, x = x, project(z - first.memory.upper_weight / k * p.grad_f(z))
         yield x
 
 
