@@ -212,3 +212,14 @@ def test_exact_reads_a_disk_and_keeps_no_rows(tmp_path):
     assert from_disk.success
     np.testing.assert_allclose(from_disk.x, in_memory.x, atol=1e-9)
     assert rows.bytes_read < 40 * A.nbytes
+
+
+def test_f_has_not_settled_where_a_column_in_other_units_has_not():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((6000, 8)) * np.array([1e-4] + [1.0] * 7)
+    b = A @ np.append(2.0, rng.standard_normal(7)) + 0.1 * rng.standard_normal(6000)
+    x = np.linalg.lstsq(A, b)[0]
+    problem = tb.Problem(lower=tb.LeastSquares(A, b, gram=False), upper=tb.SquaredNorm())
+    result = tb.solve(problem, "br-svrg", max_iter=100)
+    is_right = abs(result.upper_value - 0.5 * x @ x) <= result.tolerance[0]
+    assert is_right or not result.success

@@ -251,6 +251,80 @@ def test_rounds_that_stand_still_at_the_minimiser_of_f_have_not_settled(factor):
     assert state.upper_value == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_f_has_not_settled_while_x_still_moves_where_g_hardly_curves(size, is_known):
+    """One singular value of A is ``size``: x moves along its vector by 1e-8 from round to round."""
+    rng = np.random.default_rng(1)
+    U, V = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (10, 30))
+    A = U * np.append(np.linspace(1.0, 0.7, 9), size) @ V[:, :10].T
+    x = V[:, :10] @ rng.standard_normal(10)
+    upper, lower = tb.SquaredNorm(), tb.LeastSquares(A, A @ x)
+    if not is_known:
+        upper, lower = plain(upper), plain(lower)
+    result = tb.solve(tb.Problem(upper=upper, lower=lower), "bregman", x0=np.zeros(30))
+    is_right = abs(result.upper_value - 0.5 * x @ x) <= result.tolerance[0]
+    assert is_right or not result.success
+    assert is_right or size < 1e-2
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_entry_of_x_that_f_ignores_is_no_scale_for_f(far, is_known):
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((10, 30)), rng.standard_normal(10)
+    C, c = np.eye(30) + 0.1 * rng.standard_normal((30, 30)), rng.standard_normal(30)
+    x = np.linalg.solve(np.block([[C.T @ C, A.T], [A, np.zeros((10, 10))]]), np.append(C.T @ c, b))
+    f_star = 0.5 * np.sum((C @ x[:30] - c) ** 2)
+    wide = np.zeros((11, 31))
+    wide[0, 0], wide[1:, 1:] = 1.0, A
+    lower = tb.LeastSquares(wide, np.append(far, b))
+    upper = tb.LeastSquares(np.column_stack([np.zeros(30), C]), c)
+    if not is_known:
+        lower = plain(lower)
+    result = tb.solve(tb.Problem(upper=upper, lower=lower), "bregman", x0=np.zeros(31))
+    is_right = abs(result.upper_value - f_star) <= 2.0 * result.tolerance[0]
+    assert is_right or not result.success
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("domain", [tb.Space(), tb.Ball(20.0)], ids=["space", "ball"])
+@pytest.mark.parametrize("change", [0.1, 10.0])
+def test_a_warm_start_from_other_data_changes_no_answer(change, domain, is_known):
+    """The slopes of the former lower level would be no multipliers of the new one."""
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((10, 30)), rng.standard_normal(10)
+    other = A + change * rng.standard_normal((10, 30)), rng.standard_normal(10)
+    x = np.linalg.lstsq(*other)[0]
+    upper, former, lower = tb.SquaredNorm(), tb.LeastSquares(A, b), tb.LeastSquares(*other)
+    if not is_known:
+        upper, former, lower = map(plain, (upper, former, lower))
+    before = tb.Problem(upper=upper, lower=former, domain=domain)
+    first = tb.solve(before, "bregman", x0=np.zeros(30))
+    assert first.multipliers is not None
+    result = tb.solve(tb.Problem(upper=upper, lower=lower, domain=domain), "bregman", x0=first)
+    assert result.success
+    assert result.upper_value == pytest.approx(0.5 * x @ x, rel=1e-9)
+    assert result.lower_value <= 1e-18
+
+
+@pytest.mark.parametrize("weight", [0.5, 2.0])
+def test_a_warm_start_along_a_path_of_penalties_changes_no_answer(weight):
+    """Columns appear twice, so the fit with an L1 penalty leaves it open how to share them."""
+    rng = np.random.default_rng(1)
+    A, b = rng.standard_normal((20, 8)), rng.standard_normal(20)
+    twice, center = np.hstack([A, A]), np.linspace(-1.0, 1.0, 16)
+    f = tb.SquaredNorm(center=center)
+    problems = [
+        tb.Problem(lower=tb.LeastSquares(twice, b) + tb.L1(w), upper=f) for w in (1.0, weight)
+    ]
+    first = tb.solve(problems[0], "bregman")
+    result, truth = tb.solve(problems[1], "bregman", x0=first), tb.solve(problems[1], "exact")
+    assert result.success
+    assert truth.status == "certified"
+    assert result.upper_value == pytest.approx(truth.upper_value, rel=1e-8)
+
+
 def test_a_start_far_away_changes_no_answer():
     """There f looks linear, and was said to have settled at its own minimum, where g = g* + 2."""
     rng = np.random.default_rng(1)

@@ -244,3 +244,21 @@ def test_the_rounding_of_sparse_products_stays_below_its_bound():
         ]
         error = np.array([float(Fraction(y) - e) for y, e in zip(M @ v, exact, strict=True)])
         assert np.linalg.norm(error) <= bound * np.linalg.norm(v)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e-6])
+@pytest.mark.parametrize("is_operator", [False, True])
+def test_x_has_not_settled_where_a_column_in_other_units_has_not(size, is_operator):
+    """The other columns settle in ten steps, and x rests until the slope of the last one counts."""
+    rng = np.random.default_rng(0)
+    A = sparse(rng, 4 * N, share=0.004).tolil()
+    A[:, [0]] = rng.standard_normal((4 * N, 1)) * size
+    A = sp.csr_array(A)
+    b = A @ np.append(3.0 / size, rng.standard_normal(N - 1)) + 0.1 * rng.standard_normal(4 * N)
+    G, sizes = (A.T @ A).toarray(), sp.linalg.norm(A, axis=0)
+    x = linalg.solve(G / np.outer(sizes, sizes), (A.T @ b) / sizes) / sizes
+    lower = tb.LeastSquares(aslinearoperator(A) if is_operator else A, b)
+    result = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()), "bregman")
+    assert result.success
+    assert result.upper_value == pytest.approx(0.5 * x @ x, rel=1e-6)
+    assert result.lower_value == pytest.approx(lower.value(x), rel=1e-9)

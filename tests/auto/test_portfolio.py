@@ -167,10 +167,10 @@ def test_what_was_proved_is_not_believed_of_functions_that_have_changed():
     first = tb.solve(built, x0=np.zeros(3))
     assert first.success
     assert first.upper_value == pytest.approx(1.5, rel=1e-3)
-    center[0] = 2.0  # f* = 1/6 now, below all that was proved
+    center[0] = 1.5  # f* = 3/8 now, below all that was proved; at (1, 1, 1), f differs from before
     again = tb.solve(built, x0=first)
-    assert again.upper_optimum[0] <= 1.0 / 6.0 <= again.upper_optimum[1]
-    assert again.upper_value == pytest.approx(1.0 / 6.0, rel=1e-3)
+    assert again.upper_optimum[0] <= 3.0 / 8.0 <= again.upper_optimum[1]
+    assert again.upper_value == pytest.approx(3.0 / 8.0, rel=1e-3)
 
 
 def test_a_result_of_other_length_or_of_another_method_is_a_start_all_the_same():

@@ -352,3 +352,34 @@ def test_slabs_far_from_the_origin_are_as_wide_as_they_are(far: float, has_bound
     assert result.success
     assert result.dimension == 2
     np.testing.assert_allclose(result.x, x, atol=1e-14 * far)
+
+
+@pytest.mark.parametrize("far", [1e8, 5e9, 1e11])
+def test_a_variable_far_away_does_not_close_the_constraints_of_the_others(far: float) -> None:
+    """Three shares that add up to 1, and a variable that is far from 0: f* = 1 at (0, 0, 1)."""
+    shares = tb.Polyhedron(A_eq=[[1.0, 1.0, 1.0, 0.0]], b_eq=[1.0])
+    problem = tb.Problem(
+        lower=tb.LeastSquares([[0.0, 0.0, 0.0, 1.0]], [far]),
+        upper=tb.Linear([3.0, 2.0, 1.0, 0.0]),
+        domain=shares & tb.Box([0.0, 0.0, 0.0, -np.inf], np.inf),
+    )
+    result = tb.solve(problem, "exact")
+    assert result.success
+    assert result.upper_value == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("bound", [1e7, 1e10, 1e15, 1e20])
+@pytest.mark.parametrize("t", [1e-3, 0.5])
+def test_large_bounds_that_stand_for_none_change_no_answer(bound: float, t: float) -> None:
+    """x_1 + x_3 = t and x_2 >= 2 - t, so f* = 2 - t; and a level that only 0 <= x bounds."""
+    domain = tb.Polyhedron([[-1.0, -1.0, -1.0]], [-2.0]) & tb.Box(0.0, bound)
+    f = tb.Linear([0.0, 1.0, 3.0])
+    g = tb.LeastSquares([[1.0, 0.0, 1.0]], [t])
+    result = tb.solve(tb.Problem(lower=g, upper=f, domain=domain), "exact")
+    assert result.success
+    assert result.upper_value == pytest.approx(2.0 - t, rel=1e-9)
+    # ½(x_1 + x_3)² + ½ x_1² + x_2 - x_3 is 0 at (0, 0, 2), and at no other point that is allowed.
+    g = tb.Quadratic([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]], [0.0, 1.0, -1.0])
+    result = tb.solve(tb.Problem(lower=g, upper=f, domain=domain), "exact")
+    assert result.success
+    np.testing.assert_allclose(result.x, [0.0, 0.0, 2.0], atol=1e-9)

@@ -1098,3 +1098,17 @@ def test_a_loss_whose_terms_may_cancel_has_no_bounds_on_rounding_until_it_define
 
     loss = Plain(np.eye(2), np.ones(2))
     assert loss.rounding(1.0, 1.0, 1.0, 2.0**-52, 2) == (np.inf, np.inf)
+
+
+def test_entries_without_weight_add_nothing_to_the_errors_of_a_squared_norm():
+    """An intercept of 1e8 is no reason to expect rounding errors of 1, nor tolerances of 1e12."""
+    f = tb.SquaredNorm([0.0, 1.0, 4.0], center=[1e9, 1.0, 0.0])
+    x = np.array([1e8, 0.5, 0.25])
+    exact = Fraction(1, 2) * (Fraction(1, 4) + 4 * Fraction(1, 16))
+    error, _ = f.rounding_errors(x, f.extent(x), f.value(x), 0.0)
+    assert abs(Fraction(f.value(x)) - exact) <= error <= 1e-12
+    fit = tb.LeastSquares([[1.0, 1.0, 1.0], [1.0, 0.0, 2.0]], [1e8, 1e8 + 1.0])
+    problem = tb.Problem(lower=fit, upper=tb.SquaredNorm([0.0, 1.0, 1.0]))
+    result = tb.solve(problem, "adaptive", max_iter=100)
+    values = abs(result.upper_value), abs(result.start_values[0])
+    assert result.tolerance[0] <= 1.01e-4 * max(*values, 1e-6)

@@ -377,3 +377,19 @@ def test_linear_terms_that_cancel_only_in_rounding_prove_nothing():
     lower = sum(elsewhere) + tb.Logistic([[0.0, 1.0]], [1])
     problem = tb.Problem(lower=lower, upper=tb.SquaredNorm(), domain=tb.Box([0.0, -np.inf], np.inf))
     assert is_direction_of_descent(problem, 0, np.array([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("delta", [1e-11, 1e-9, 1e-8])
+@pytest.mark.parametrize("where", ["loss", "cone", "margins"])
+def test_what_is_exactly_0_along_a_direction_stays_0_where_the_direction_is_moved(delta, where):
+    """d = (2, 1) has <(-1, 2), d> = 0, but <(-1, 2 + delta), d> = delta is no rounding error."""
+    d, steep = np.array([2.0, 1.0]), tb.LeastSquares([[-1.0, 2.0 + delta]], [0.0])
+    domain, lower, level = tb.Space(), steep, 1
+    if where == "loss":
+        lower = tb.LeastSquares([[-1.0, 2.0]], [0.0]) + steep
+    elif where == "cone":
+        domain = tb.Polyhedron([[-1.0, 2.0], [1.0, -2.0]], [4.0, 5.0])
+    else:
+        lower, level = steep + tb.Logistic([[-1.0, 2.0], [1.0, -2.0], [1.0, 0.0]], [1, 1, 1]), 0
+    problem = tb.Problem(lower=lower, upper=tb.Linear([-2.0, -1.0]), domain=domain)
+    assert not is_direction_of_descent(problem, level, d)

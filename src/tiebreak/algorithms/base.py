@@ -219,6 +219,6 @@ def first_state(
     method: Method, problem: Problem, x0: Array, multipliers: Multipliers | None
 ) -> Any:
     """Return the first state; start warm if the sizes of ``multipliers`` and ``x0`` agree."""
-    if multipliers is None or multipliers.slopes.shape != x0.shape:
+    if multipliers is None or multipliers.points.shape != x0.shape:
         return method.init(problem, x0)
     return method.init_from(problem, x0, multipliers)

@@ -12,10 +12,21 @@ from tiebreak.functions import (
     Minorant,
     Smooth,
     SmoothFunction,
+    Terms,
     split,
     summands,
 )
-from tiebreak.linalg import TOL, Array, Refusal, arrays, assign, checks, in_files, refusal_of
+from tiebreak.linalg import (
+    TOL,
+    Array,
+    Refusal,
+    arrays,
+    assign,
+    checks,
+    in_files,
+    refusal_of,
+    rounding_unit,
+)
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import described, projected
@@ -319,6 +330,20 @@ def out_of_bounds(
     # the difference may be a rounding error
     slack = rounding_of_rise(h, y, value, square) + 1e-9 * curved
     return rise > curved + slack, rise < -slack
+
+
+def size_of_terms(f: Minorant, penalty: Terms) -> float:
+    """Estimate the size of the terms of a smooth part and a penalty at x.
+
+    Entries of x that neither depends on do not count, however large they are. If what is left is 0
+    up to rounding, it gives no scale, and the slopes times |x| take its place.
+    """
+    x, xp = f.at, arrays.namespace(f.at)
+    n, length = int(x.shape[0]), arrays.norm(x)
+    steepness = penalty.steepness(n, length) if penalty.has_weights else 0.0
+    size = abs(f.value) + abs(penalty.value(x)) + float(xp.sum(xp.abs(f.slope * x)))
+    most = (arrays.norm(f.slope) + steepness) * length
+    return size if size > rounding_unit(arrays.epsilon(x), n) * most else most
 
 
 def rounding_of_rise(h: SmoothFunction, y: Minorant, value: float, square: float) -> float:

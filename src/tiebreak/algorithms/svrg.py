@@ -29,6 +29,7 @@ from tiebreak.algorithms.common import (
     need_joint_prox,
     need_lipschitz,
     positive_smoothness,
+    size_of_terms,
 )
 from tiebreak.functions import (
     Function,
@@ -241,7 +242,11 @@ class BregmanSVRG(Method):
             residual=residual,
         )
         after = _with_proof(problem, after)
-        is_settled = _error(after, lower) <= max(1e-11, 32.0 * arrays.epsilon(x))
+        is_settled = _error(problem, after, lower) <= max(1e-11, 32.0 * arrays.epsilon(x))
+        # Where g hardly curves, a small slope may still hide a large change of x and f: the slope
+        # must be rounding of x and of the sums over the rows.
+        parts = g.lipschitz * arrays.norm(x) + math.sqrt(2.0 * g.lipschitz * abs(after.g_w.value))
+        is_settled = is_settled and residual <= 8.0 * arrays.epsilon(x) * parts
         after = after._replace(former=(after.upper_value, after.lower_value))
         if not (is_settled and self.ends(problem)):
             return after
@@ -404,10 +409,10 @@ def _epoch(
 # -- the proof ------------------------------------------------------------------------------------
 
 
-def _error(state: State, lower: Array) -> float:
+def _error(problem: Problem, state: State, lower: Array) -> float:
     """Estimate the relative error of f(w) from the multipliers and from f's change in a round."""
     c = state.points - state.weight * state.x
-    size = abs(state.upper_value) + arrays.norm(state.f_w.slope) * arrays.norm(state.x)
+    size = size_of_terms(state.f_w, problem.penalties[0].terms)
     gain = max(abs(arrays.dot(c, lower)), abs(state.upper_value - state.former[0]))
     return gain / size if size > 0.0 else gain
 

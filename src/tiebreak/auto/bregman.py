@@ -24,6 +24,7 @@ from tiebreak.algorithms.common import (
     minorants_at,
     need_joint_prox,
     out_of_bounds,
+    size_of_terms,
     with_violations,
 )
 from tiebreak.auto import conjugate_gradients, refinement_proof
@@ -31,7 +32,7 @@ from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
 from tiebreak.auto.hessians import KEPT_MATRIX, InverseHessian, no_columns
-from tiebreak.functions import Minorant, Terms
+from tiebreak.functions import Minorant
 from tiebreak.linalg import TOL, Array, Refusal, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
@@ -51,6 +52,7 @@ F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs man
 SLOPE_UNITS = 8.0  # rounding error of a slope, in units of epsilon times the sizes of its parts
 ROUND_PATIENCE = 500  # if so many steps do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
+FEW = 100.0  # rounding errors may add up to this multiple of their estimate, and f is then settled
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute the Hessians after this many steps per free variable
 WORTHWHILE = 16  # Hessians do not pay off for fewer steps than this
@@ -148,12 +150,28 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """Resume the round that ended at x0; if x0 still ends this round, the proof is next."""
-        state = self._first_round(problem, x0)
+        """Resume the round that ended at x0; if x0 still ends this round, the proof is next.
+
+        The lower level may be another one by now, and only slopes of this one add up to a function
+        that is constant on its minimisers. If the former slopes differ from the slope at the mean
+        of the former points, so that g is not quadratic or not the same, the latter counts. Without
+        g2, the slope at x0 may be subtracted, which grows with the change of the problem.
+        """
         eta, slopes, weight, points, t, c, inverse = multipliers
-        if not 0.0 < eta < math.inf:
-            return state
+        if not (0.0 < eta < math.inf and 0.0 < weight < math.inf):
+            return self.init(problem, x0)
+        state = self._first_round(problem, x0)
         slopes, points, c = (arrays.like(vector, state.x) for vector in (slopes, points, c))
+        mean = problem.domain.project(points / weight)
+        (point,) = problem.forward(mean)
+        (g,), _ = problem.lower.evaluate([point.g])
+        parts = max(abs(g.value), g.size), arrays.norm(g.slope)
+        error = problem.lower.rounding_errors(mean, arrays.norm(mean), *parts)[1]
+        if not arrays.norm(slopes - weight * g.slope) <= weight * error:
+            slopes, points = weight * g.slope, weight * mean
+            if not problem.penalties[1].terms.has_weights:
+                slopes, points = slopes - weight * state.here.g.slope, points - weight * state.x
+                weight = 0.0
         here = objective_at(problem, state.here.f, state.here.g, eta, slopes, weight)
         known = None if inverse is None else arrays.like(inverse, state.x)
         return state._replace(
@@ -274,7 +292,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     slower = lower_residual > SLOW * state.lower_residual
     weight = state.weight + 1.0 / eta
     slope_sum, point_sum = state.slope_sum + here.g.slope / eta, state.point_sum + x / eta
-    size = abs(f) + (arrays.norm(here.f.slope) + _steepness(f2.terms, x)) * arrays.norm(x)
+    size = size_of_terms(here.f, f2.terms)
     t = state.scale
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
     c = point_sum - weight * x
@@ -292,8 +310,13 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
         slope_sum=slope_sum, weight=weight, point_sum=point_sum, evidence=evidence,
     )  # fmt: skip
     enough = F_SETTLED if int(x.shape[0]) <= KEPT_MATRIX else F_SETTLED_COARSELY
-    is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
-    if is_settled or lower_residual <= _rounding_of_slope(state):
+    # Where g hardly curves, a small slope of g may still hide a large change of x, of which neither
+    # f nor the estimate knows anything yet: hardly more than rounding may be left of the slope.
+    noise = _rounding_of_slope(state)
+    is_settled = (
+        upper_error <= max(enough, 32.0 * arrays.epsilon(x)) and lower_residual <= FEW * noise
+    )
+    if is_settled or lower_residual <= noise:
         # What is left of g's slope may be rounding of eta f, and |c| times as much missing in f.
         is_near = is_settled or arrays.norm(c) * lower_residual <= enough * unit
         again = state if is_near or state.rounds >= MAX_ROUNDS else _rebalanced(problem, state)
@@ -383,11 +406,6 @@ def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, 
             curvature_f = arrays.norm(f_y.slope - f_x.slope) / moved
             curvature_g = arrays.norm(g_y.slope - g_x.slope) / moved
     return curvature_f or arrays.norm(f_x.slope) / (arrays.norm(x) or 1.0), curvature_g
-
-
-def _steepness(terms: Terms, x: Array) -> float:
-    n = int(x.shape[0])
-    return terms.steepness(n, arrays.norm(x)) if terms.has_weights else 0.0
 
 
 # -- Hessians ------------------------------------------------------------------------------------

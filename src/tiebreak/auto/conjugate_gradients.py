@@ -148,8 +148,10 @@ class ShortestWay(NamedTuple):
         if steps < 1.25 * p.marked:
             return after
         # Have six digits of x not changed in the last fifth of all steps?  If so, neither have
-        # twelve digits of f.
-        has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
+        # twelve digits of f. But x may only rest until the steps reach a direction in which g
+        # hardly curves, so the slope must have lost twice as many digits as x has right.
+        is_flat = square <= max(1e-12, 32.0 * arrays.epsilon(d)) ** 2 * p.first
+        has_settled = is_flat and arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
         )

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from tiebreak.algorithms import Multipliers
-from tiebreak.algorithms.common import minorants_at
+from tiebreak.algorithms.common import minorants_at, size_of_terms
 from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, objective_at
@@ -103,14 +103,17 @@ def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: Short
 
 
 def multipliers(state: State) -> Multipliers | None:
-    """Return the start of the next run: the round that ended at x, without its minorant."""
+    """Return the start of the next run: the round that ended at x, without its minorant.
+
+    A run that ended in its first round has nothing to pass on but x.
+    """
     proof, last = state.proof, 1.0 / state.eta if state.eta > 0.0 else 0.0
-    if proof is None:
+    if proof is None or not state.weight > last:
         return None
     return Multipliers(
         eta=state.eta,
         slopes=state.slope_sum - last * state.here.g.slope,
-        weight=max(state.weight - last, 0.0),
+        weight=state.weight - last,
         points=state.point_sum - last * state.x,
         t=proof.made[0],
         c=proof.made[1],
@@ -255,8 +258,8 @@ def _slight_gap(problem: Problem, state: State, share: float) -> float:
     """Return ``share`` times the size of f, plus the rounding errors of f."""
     x, f = state.x, state.here.f
     length, steepness = arrays.norm(x), arrays.norm(f.slope)
-    size = abs(state.upper_value) + steepness * length
     of_value, of_slope = problem.upper.rounding_errors(
         x, length, max(abs(f.value), f.size), steepness
     )
+    size = size_of_terms(f, problem.penalties[0].terms)
     return share * size + of_value + of_slope * length

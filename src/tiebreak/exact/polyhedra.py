@@ -95,12 +95,12 @@ def slack_noise(rows: Host, offset: Host, x: Host, share: float, ranges: Host) -
     Each is a share of the terms of its row, but at most a small part of the row's range, because
     far from the origin rounding errors could be as large as the range. For rows that are not
     bounds, this limit is at least the rounding error of the slack; slacks of bounds have no such
-    error.
+    error. Variables outside a row count only with the rounding errors that steps mix into all.
     """
-    terms = norm(x) + np.abs(offset)
+    terms = np.abs(rows) @ np.abs(x) + np.abs(offset)
     is_row = np.count_nonzero(rows, axis=1) > 1
     least = np.maximum(TOL.faint * ranges, TOL.rounding * terms * is_row)
-    return np.asarray(np.minimum(share * terms, least))
+    return np.asarray(np.minimum(share * terms, least)) + TOL.rounding * norm(x)
 
 
 def whole_space(n: int) -> PolyhedralRows:
@@ -208,15 +208,15 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
     """Return a point that lies in the domain to within rounding error.
 
-    If the domain has a projection, this is the point nearest to the origin, otherwise 0 or the most
-    interior point.
+    If the domain has a projection, this is the point nearest to the origin, otherwise 0 or a point
+    in the interior.
     """
     if rows is None or has_projection(domain):
         return host(domain.project(np.zeros(n)))
     Z = rows.of_length_one()
     if np.all(Z.offset >= 0.0) and not Z.right.any():
         return np.zeros(n)
-    size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
+    size = float(np.max(np.append(-Z.offset, np.abs(Z.right))))  # roughly the distance from 0 to Z
     x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
     x = size * x
     missed = math.inf

@@ -66,7 +66,7 @@ class SquaredNorm(SmoothFunction):
             self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
-        self._size = 0.0 if self.center is None else arrays.norm(self.center)
+        self._size = 0.0 if self.center is None else self.extent(self.center)
         vector = self.center if self.is_scalar else self.weight
         if vector is not None:
             self.dimension = int(vector.shape[0])
@@ -84,6 +84,7 @@ class SquaredNorm(SmoothFunction):
             raise ValueError("SquaredNorm: weight must have a positive entry, got only zeros")
         self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
         self.growth = float(w[w > 0.0].min())
+        self._shares = np.sqrt(w / w.max())
 
     @property
     def squares(self) -> Squares:
@@ -143,6 +144,13 @@ class SquaredNorm(SmoothFunction):
     ) -> tuple[float, float]:
         error = self.lipschitz * rounding_unit(epsilon, n) * (reach + self._size)
         return error * (reach + self._size), error
+
+    def extent(self, x: Array) -> float:
+        """The root of sum_j (weight_j/L) x_j², in which entries of weight 0 do not count."""
+        if self.is_scalar:
+            return arrays.norm(x)
+        unit = rounding_unit(arrays.epsilon(x), int(x.shape[0]))
+        return arrays.norm(arrays.like(self._shares, x) * x) * (1.0 + unit)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.lipschitz * (reach + self._size) ** 2

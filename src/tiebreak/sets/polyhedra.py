@@ -244,20 +244,29 @@ class Polyhedron(Constraints):
         return x, -float(paid)
 
 
+NEARNESS = 1e-3  # the depth that a start may lose if it is nearer to 0 by 1, so by three digits
+
+
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The deepest x with ``rows @ x <= offset`` and ``equal @ x = right``, and its depth.
+    """A deep x near 0 with ``rows @ x <= offset`` and ``equal @ x = right``, and its depth.
 
     The rows have length 1; the depth is the smallest slack of an inequality, capped at 1. In the
     affine subspace of the equations, the set contains the ball around x whose radius is the depth.
     A linear program finds x, up to its tolerance; ValueError if the set is empty.
+
+    x is the deepest point, unless much less depth suffices much nearer to 0: far away, where large
+    bounds are only a way to write "none", rounding errors would hide everything else.
     """
-    n, last = rows.shape[1], np.ones((rows.shape[0], 1))
-    wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
-    bounds = [(None, None)] * n + [(0.0, 1.0)]
-    found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
+    n, depth = rows.shape[1], np.ones((rows.shape[0], 1))
+    none = np.zeros((equal.shape[0], 1))
+    # x is the difference of two nonnegative vectors, so that their sum is |x|_1.
+    wider = np.hstack([rows, -rows, depth]), np.hstack([equal, -equal, none])
+    bounds = [(0.0, None)] * (2 * n) + [(0.0, 1.0)]
+    cost = np.append(np.full(2 * n, NEARNESS), -1.0)
+    found = _linear_program(cost, wider[0], offset, wider[1], right, bounds)
     # The depth is bounded, so there is a maximum.
     assert found is not None
-    return found[0][:n], float(found[0][n])
+    return found[0][:n] - found[0][n : 2 * n], float(found[0][-1])
 
 
 def _linear_program(

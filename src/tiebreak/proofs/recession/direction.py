@@ -178,9 +178,14 @@ class _Products:
         term = self._level.linear
         if self._is_flat and not term.is_exact and term.size_along(d) > 0.0:
             return math.inf  # the rounded terms may add up to 0, although the terms do not
-        zeros = [(a, a.is_open) for a in self._fixed]
-        zeros += [(a, a.is_near) for a in (*self._losses, self._cone)]
-        some = [(a.rows, which) for a, which in (*zeros, (linear, is_zeroed)) if which.any()]
+        is_moved = any(a.is_open.any() for a in self._fixed) or is_zeroed.any()
+        if not (is_moved or any(a.is_near.any() for a in (*self._losses, self._cone))):
+            return 0.0
+        # d' is not d, so products that are exactly 0 at d have to be kept, too.
+        zeros = [(a, np.ones(len(a.product), dtype=bool)) for a in self._fixed]
+        zeros += [(a, a.is_near | (a.product == 0.0)) for a in (*self._losses, self._cone)]
+        zeros += [(linear, is_zeroed | (self._is_flat & (linear.product == 0.0)))]
+        some = [(a.rows, which) for a, which in zeros if which.any()]
         moves = d != 0.0
         if sum(int(which.sum()) for _, which in some) * int(moves.sum()) > DENSE_LIMIT // 4:
             return math.inf
