@@ -287,3 +287,49 @@ def test_a_bound_of_a_variable_that_is_not_a_float_is_rounded_outwards(entry: in
     first, _ = chains.solve_chain(compile_levels(costs, domain, 2), [None]).levels
     assert Fraction(first.bound) <= Fraction(-1, entry) <= Fraction(first.best + first.error)
     assert first.best - first.bound < 1e-15
+
+
+@pytest.mark.parametrize("level", [0.3, 0.1, 0.5])
+@pytest.mark.parametrize("weight", [1.0, 10.0, 1.1])
+def test_costs_that_nearly_cancel_are_within_their_misfit(level: float, weight: float) -> None:
+    """Of 500 rows: the signs of all residuals are known, so the loss is linear."""
+    rng, m = np.random.default_rng(7), 500
+    A, b, c = rng.random((m, 2)), -1.0 - rng.random(m), rng.random(2)
+    slope = -weight * (1.0 - level) * A.sum(axis=0) + c / 1e6
+    loss = tb.Quantile(A, b, level, weights=np.full(m, weight))
+    constant = weight * (1.0 - level) * float(b.sum())
+    cost = loss + 0.7 * tb.Linear(slope / 0.7, constant=constant / 0.7)
+    (h,) = compile_levels([cost], tb.Box(0.0, 1.0), 2).objectives
+    for x in ([0.0, 0.0], [1.0, 1.0], [0.1, 0.7]):
+        z = [Fraction(v) for v in x]
+        rows = (a[0] * z[0] + a[1] * z[1] for a in (list(map(Fraction, a)) for a in A))
+        losses = sum((row - Fraction(v) for row, v in zip(rows, b, strict=True)), Fraction(0))
+        linear = sum(Fraction(v) * w for v, w in zip(slope / 0.7, z, strict=True))
+        true = Fraction(weight) * (1 - Fraction(level)) * losses
+        true += Fraction(0.7) * (linear + Fraction(constant / 0.7))
+        found = sum(Fraction(q) * v for q, v in zip(h.linear, z, strict=True))
+        assert abs(true - found - Fraction(h.constant)) <= Fraction(h.misfit(np.array(x)))
+        assert h.misfit(np.array(x)) < 1e-14 * float(losses) * weight * 10
+
+
+def test_costs_of_few_digits_have_no_misfit() -> None:
+    center = np.array([-1.0, -2.5])
+    costs = tb.L1(2.0, center), 3.0 * tb.Linear([0.75, 2.0], constant=-6.5) + tb.L1(0.5)
+    objectives = compile_levels([*costs, tb.Linear([0.1, 0.3])], tb.Box(0.0, 1.0), 2).objectives
+    assert not any(h.misfits for h in objectives)
+
+
+def test_intervals_count_the_rounding_of_the_costs() -> None:
+    m = 30_000
+    loss = tb.Quantile(sp.csr_array(np.full((m, 1), 0.1)), np.full(m, -1.0), 0.3)
+    slope, constant = -2099.99, -21000.0
+    level = tb.Level(loss + tb.Linear([slope], constant=constant), "cost", slack=1e-3)
+    domain = tb.Box(np.array([0.25]), 1.0)
+    found = tb.solve(tb.Levels(level, tb.Linear([-1.0]), domain=domain))
+    x = Fraction(1, 4)
+    least = m * (1 - Fraction(0.3)) * (Fraction(0.1) * x + 1) + Fraction(slope) * x + int(constant)
+    cost = found.levels["cost"]
+    assert cost.word == "proved"
+    assert Fraction(cost.best[0]) <= least <= Fraction(cost.best[1])
+    assert cost.best[1] - cost.best[0] < 1e-9
+    assert found.x[0] == pytest.approx(0.35, abs=1e-6)  # the slope is 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from fractions import Fraction
 from time import perf_counter
 
 import clarabel
@@ -156,10 +157,72 @@ def test_square_root_of_a_form_without_full_rank():
     factor = RNG.normal(size=(4, 9))
     block = factor.T @ factor
     P = sp.block_diag([np.zeros((2, 2)), block, np.diag([4.0, 0.0, 9.0])]).tocsc()
-    F = square_root(P)
+    F = square_root(P).factor
     assert F.shape == (4 + 2, 14)
     np.testing.assert_allclose((F.T @ F).toarray(), P.toarray(), atol=1e-12 * np.max(block))
-    assert square_root(sp.csc_array((3, 3))).shape == (0, 3)
+    assert square_root(sp.csc_array((3, 3))).factor.shape == (0, 3)
+
+
+@pytest.mark.parametrize("small", [3e-12, 1e-13, 1e-15, -1e-13])
+def test_what_a_root_leaves_out_of_a_form_is_in_its_misfit(small):
+    """The definitions u = x - center are substituted, so the misfit is one in x."""
+    P, center = np.array([[1.0, 1.0], [1.0, 1.0 + small]]), np.array([4e4, -4e4])
+    x = cp.Variable(2)
+    goal = cp.quad_form(x - center, cp.psd_wrap(P)) + 7.0
+    tilted = cp.quad_form(x, cp.psd_wrap(P)) + 0.3 * x[0]
+    levels = tb.from_cvxpy(cp.Minimize(goal), then=cp.Minimize(tilted))
+    objectives = levels.program().objectives
+    for seed in range(20):
+        z = np.random.default_rng(seed).choice([-5e4, 0.0, 0.1, 3e4, 5e4], 2)
+        for h, c in zip(objectives, (center, np.zeros(2)), strict=True):
+            a, b = (Fraction(v) - Fraction(w) for v, w in zip(z, c, strict=True))
+            true = (a + b) ** 2 + (Fraction(P[1, 1]) - 1) * b**2
+            true += 7 if h is objectives[0] else Fraction(0.3) * Fraction(z[0])
+            images = [
+                sum(Fraction(f) * Fraction(v) for f, v in zip(row, z, strict=True)) - Fraction(t)
+                for row, t in zip(sp.csr_array(h.squares).toarray(), h.target, strict=True)
+            ]
+            found = sum(image**2 for image in images) / 2 + Fraction(h.constant)
+            found += sum(Fraction(q) * Fraction(v) for q, v in zip(h.linear, z, strict=True))
+            assert abs(true - found) <= h.misfit(np.abs(z))
+            assert h.misfit(np.abs(z)) <= 2e-3 * float(1 + np.max(np.abs(z - c)) / 1e5)
+
+
+def test_levels_with_flat_quadratic_forms():
+    """g - 100 = u² + d v² with x = (v + u, -v): small, but d is not a rounding error."""
+    P = np.array([[1.0, 1.0], [1.0, 1.0 + 3e-12]])
+    d, slack, far = P[1, 1] - 1.0, 1e-3, 4e4
+    x = cp.Variable(2)
+    flat = cp.Minimize(cp.quad_form(x, P) + 100)
+    near = cp.Minimize(cp.sum_squares(x - np.array([far, -far])) / 1e8)
+    box = [cp.abs(x) <= 5e4]
+    found = tb.solve(tb.from_cvxpy(flat, near, box, radius=5.1e4, slacks=[slack]))
+    best = 2.0 * (far - np.sqrt(slack / d)) ** 2 / 1e8
+    first, second = found.levels.values()
+    assert found.status in ("solved", "certified")
+    assert first.best[0] <= 100.0 <= first.best[1]
+    assert second.best[0] <= best <= second.best[1]
+    assert second.value == pytest.approx(best, rel=1e-3)
+    assert first.value <= 100.0 + 1.01 * slack
+
+    found = tb.solve(tb.from_cvxpy(flat, cp.Minimize(-x[0]), [x[0] >= 1e4, *box], radius=1e5))
+    best = 100.0 + 1e8 * d / (1.0 + d)
+    first, _ = found.levels.values()
+    assert first.best[0] <= best <= first.best[1]
+    assert found.x[0] == pytest.approx(1e4)
+
+    found = tb.solve(tb.from_cvxpy(flat, near, [cp.abs(x) <= 5], radius=10.0))
+    np.testing.assert_allclose(found.x, 0.0, atol=1e-6)
+
+
+def test_a_form_that_is_convex_up_to_rounding_is_bounded_as_given():
+    P, far = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-13]]), 1e5
+    x = cp.Variable(2)
+    form = cp.Minimize(cp.quad_form(x, cp.psd_wrap(P)))
+    levels = tb.from_cvxpy(form, cp.Minimize(x[0]), [cp.abs(x) <= far], radius=2 * far)
+    least = (P[1, 1] - 1.0) * far**2  # at (far, -far)
+    level = tb.solve(levels).levels["level 1"]
+    assert level.best[0] <= least <= level.best[1]
 
 
 # ---- Parameters ----

@@ -12,7 +12,8 @@ the wrong sign at a fixed end. A multiple of the earlier level corrects such mul
 
 A point of the set at which all fixed levels are exactly at their lower bounds is one of their
 minimisers, and bounds the next level from above. If the data and the vertices have few digits, as
-in networks, all of these sums are free of rounding errors.
+in networks, all of these sums are free of rounding errors. Otherwise the cost c itself may be a
+rounded sum over data: a level differs from <c, x> by at most its misfit.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ SOLVER = "HiGHS"
 def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> LinearChain | None:
     """Return the chain of a scaled program before its first level; None if it is not linear."""
     is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
-        h.squares.shape[0] or h.misfits for h in program.objectives
+        h.squares.shape[0] for h in program.objectives
     )
     return LinearChain(program, slacks) if is_linear else None
 
@@ -63,7 +64,7 @@ class _HeldLevel(NamedTuple):
     rows: Host
     columns: Host
     bound: float  # a lower bound on the level's minimum
-    most: float  # an upper bound on that minimum
+    most: float  # an upper bound on <c, x> + constant at its minimisers
 
     def share(self, duals: Host, slopes: Host) -> float:
         """Return the multiple of this level's multipliers that corrects those of a later level.
@@ -131,7 +132,8 @@ class LinearChain:
         of_equations = np.where(self.whole.least == self.whole.most, duals, 0.0)
         self.normal = -self._multipliers(number, of_equations)[1]
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        bound = self._bound(number, duals, slopes, most)
+        misfit = h.misfit(most)
+        bound = self._bound(number, duals, slopes, most) - misfit
         is_inside = self._is_inside(z)
         is_bound_proved = self.is_proved and is_known
         self.is_proved = is_bound_proved and is_inside
@@ -147,11 +149,11 @@ class LinearChain:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
             self.found[-1] = self.found[-1]._replace(price=price)
         if slack > 0.0:
-            end = _rounded((best, rounding, above, slack, -h.constant), math.inf)
+            end = _rounded((best, rounding, above, slack, misfit, -h.constant), math.inf)
             self._cut(self.cuts[number], best + slack - h.constant, end)
             held = "cut"
         else:
-            held = self._hold(number, duals, slopes, (bound, best + rounding + above))
+            held = self._hold(number, duals, slopes, (bound, best + rounding + above + misfit))
         self.is_whole = self.is_whole and slack > 0.0
         self.found.append(
             LevelSolution(
@@ -309,8 +311,9 @@ def _rounded(terms: Sequence[float], towards: float) -> float:
 
 
 def _value(h: Objective, z: Host) -> tuple[float, float]:
-    """Return the value of a linear level at z, and a bound on its rounding error."""
-    return _inner(np.append(h.linear, h.constant), np.append(z, 1.0))
+    """Return <c, z> + constant, and a bound on how far it is from the value of the level at z."""
+    value, error = _inner(np.append(h.linear, h.constant), np.append(z, 1.0))
+    return value, error + h.misfit(np.abs(z))
 
 
 def _inner(weights: Host, values: Host) -> tuple[float, float]:

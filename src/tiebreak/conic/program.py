@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg import Host
-from tiebreak.linalg.conic_form import Kind, Misfit
+from tiebreak.linalg.conic_form import Kind
 
 DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster as a dense array
 KEPT_DENSE = 2**14  # matrices with at most this many entries stay dense: small sparse ones are slow
@@ -34,17 +34,20 @@ class Cone(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """½|F z - t|² + <q, z> + constant; ``squares`` is F, dense or sparse."""
+    """½|F z - t|² + <q, z> + constant; ``squares`` is F, dense or sparse.
+
+    ``misfits`` are bounds, for |z| <= sizes, that add up to the bound of `misfit`.
+    """
 
     squares: Any
     target: Host  # t
     linear: Host  # q
     constant: float = 0.0
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[Callable[[Host], float], ...] = ()
 
     def misfit(self, sizes: Host) -> float:
         """Bound the distance from the objective to the function it represents, for |z| <= sizes."""
-        return sum(part.at(sizes) for part in self.misfits)
+        return sum(part(sizes) for part in self.misfits)
 
     def value(self, z: Host) -> float:
         """Return the value at a point."""

@@ -20,6 +20,7 @@ from tiebreak.functions import Function, Penalty, split, summands
 from tiebreak.levels import value_with_error
 from tiebreak.linalg import Host, Refusal
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
+from tiebreak.linalg.host_rows import rounded_sums
 from tiebreak.sets import Domain, Set, described
 from tiebreak.sets.descriptions import bounds_on
 
@@ -113,22 +114,45 @@ class Builder(ConicForm):
             rows=-_sparse(parts, self.size).tocsc(),
             offset=np.concatenate([np.zeros(0), *offsets]),
             cones=tuple(_cones(kinds)),
-            objectives=tuple(_objective(cost, self.size) for cost in costs),
+            objectives=tuple(objective_of(cost, self.size) for cost in costs),
             variables=np.arange(self.n),
             reach=np.concatenate(self._reach),
         )
 
 
-def _objective(cost: Cost, size: int) -> Objective:
+def objective_of(cost: Cost, size: int) -> Objective:
     """Return the objective of a program with this many variables."""
-    q, constant = np.zeros(size), cost.constant
-    for w, terms in cost.linear:
-        constant += float(w @ terms.offset)
-        for first, block in terms.blocks:
-            q[first : first + block.shape[1]] += block.T @ w
+    linear, error = _linear_part(cost, size)
     squares = _stacked(cost.squares, size)
     target = np.concatenate([np.zeros(0), *(-terms.offset for terms in cost.squares)])
-    return Objective(squares, target, q, constant, tuple(cost.misfits))
+    misfits = [part.at for part in cost.misfits]
+    if error.any():
+        misfits.append(lambda sizes: float(error @ np.append(sizes, 1.0)))
+    return Objective(squares, target, linear[:-1], float(linear[-1]), tuple(misfits))
+
+
+def _linear_part(cost: Cost, size: int) -> tuple[Host, Host]:
+    """Return the linear part of a cost, followed by the constant, and bounds on its errors.
+
+    Costs of many rows may nearly cancel, so each sum over the rows is rounded only once.
+    """
+    numbers, weights, units = [np.array([cost.constant])], [np.ones(1)], [np.zeros(1)]
+    places = [np.array([size])]
+    for w, terms, unit in cost.linear:
+        constants = np.full(len(w), size)
+        parts = [(np.arange(len(w)), constants, terms.offset)]
+        for first, block in terms.blocks:
+            row, column, some = entries(block)
+            parts.append((row, column + first, some))
+        for row, place, some in parts:
+            numbers.append(some)
+            weights.append(w[row])
+            places.append(place)
+            units.append(np.full(len(row), unit))
+    values, factors, where = map(np.concatenate, (numbers, weights, places))
+    sums, errors = rounded_sums(values, factors, where, size + 1)
+    of_weights = np.concatenate(units) * np.abs(values * factors)
+    return sums, errors + np.bincount(where, of_weights, size + 1)
 
 
 def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:

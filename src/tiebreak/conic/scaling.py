@@ -96,7 +96,7 @@ def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
         target=h.target / root,
         linear=q / unit,
         constant=h.constant / unit,
-        misfits=tuple(part.in_units(lengths, unit) for part in h.misfits),
+        misfits=(lambda sizes: h.misfit(lengths * sizes) / unit,) * bool(h.misfits),
     )
     return new, unit
 

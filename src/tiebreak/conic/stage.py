@@ -142,7 +142,13 @@ class AffineSet:
         squares = self.columns(h.squares)
         target = h.target - h.squares @ self.base
         linear = np.asarray(self.columns(h.linear[None]))[0]
-        return Objective(squares, target, linear, h.constant + float(h.linear @ self.base))
+        constant = h.constant + float(h.linear @ self.base)
+
+        def misfit(sizes: Host) -> float:
+            moves = sizes if self.basis is None else abs(self.basis) @ sizes
+            return h.misfit(np.abs(self.base) + moves)
+
+        return Objective(squares, target, linear, constant, (misfit,) * bool(h.misfits))
 
 
 @dataclass(frozen=True)

@@ -195,8 +195,7 @@ class Linear(SmoothFunction):
         return made
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        cost.add(weight * host(self.c), form.x)
-        cost.constant += weight * self.constant
+        cost.add(weight, form.of_x(host(self.c)[None], self.constant))
         return True
 
     def far_rows(self, weight: float, n: int) -> FarRows:

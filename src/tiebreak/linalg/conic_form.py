@@ -88,7 +88,7 @@ class Misfit(NamedTuple):
     """A bound on how far an objective is from the function that it represents, if |x_i| <= sizes_i.
 
     The bound is ½ <sizes, square sizes> + <linear, sizes> + constant. It covers the rounding errors
-    of the factorisation that turns a quadratic function into a square.
+    of the factorisation that turns a quadratic function into a square, and of sums over the data.
     """
 
     square: Any
@@ -100,21 +100,13 @@ class Misfit(NamedTuple):
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
-    def in_units(self, lengths: Host, value: float) -> Misfit:
-        """The bound for x in units of ``lengths`` and objective values in units of ``value``."""
-        from scipy.sparse import csr_array, diags_array
-
-        own = lengths[: len(self.linear)]
-        square = diags_array(own / value) @ csr_array(self.square) @ diags_array(own)
-        return Misfit(square, self.linear * own / value, self.constant / value)
-
 
 class Cost:
     """An objective under construction: half a sum of squares plus a linear function."""
 
     def __init__(self) -> None:
         self.squares: list[Affine] = []
-        self.linear: list[tuple[Host, Affine]] = []
+        self.linear: list[tuple[Host, Affine, float]] = []  # weights, terms, error of the weights
         self.constant: float = 0.0
         self.misfits: list[Misfit] = []
 
@@ -123,10 +115,13 @@ class Cost:
         w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
         self.squares.append(terms.scaled(np.sqrt(w)).some(w > 0.0))
 
-    def add(self, weights: Host | float, terms: Affine) -> None:
-        """Add the sum of weights_i terms_i to the objective."""
+    def add(self, weights: Host | float, terms: Affine, is_rounded: bool = False) -> None:
+        """Add the sum of weights_i terms_i to the objective.
+
+        If ``is_rounded``, the weights are computed numbers: their rounding errors are counted.
+        """
         w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
-        self.linear.append((w, terms))
+        self.linear.append((w, terms, rounding_unit(EPS) if is_rounded else 0.0))
 
 
 class ConicForm:
@@ -339,10 +334,12 @@ def add_quadratic(
         shift = np.zeros(root.shape[0])
     cost.add_squares(weight, form.of_x(root, shift))
     cost.constant += weight * (constant - 0.5 * float(shift @ shift))
-    cost.misfits.append(_misfit(Q, c, root, shift, weight, constant))
+    cost.misfits.append(misfit_of(Q, c, root, shift, weight, constant))
 
 
-def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
+def misfit_of(
+    Q: Any, c: Host, root: Any, shift: Host, weight: float = 1.0, constant: float = 0.0
+) -> Misfit:
     """``weight`` times a bound on how far ½|root x + shift|² - ½|shift|² is from ½x'Qx + <c, x>."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))

@@ -133,3 +133,33 @@ def exact_sums(values: Host, factors: Host, group: Host, count: int) -> Host | N
     if not np.all(np.bincount(group, np.abs(terms), count) < np.ldexp(1.0, 52 + unit)):
         return None
     return np.bincount(group, terms, count)
+
+
+def rounded_sums(values: Host, factors: Host, group: Host, count: int) -> tuple[Host, Host]:
+    """The sums of values * factors in each group, each rounded once, and how far they are off.
+
+    An error is 0 if a sum is exact, and infinite if its terms overflow. Underflow is not counted.
+    """
+    (a, i), (b, j) = np.frexp(values), np.frexp(factors)
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    rest = a2 * b2 - (((a * b - a1 * b1) - a2 * b1) - a1 * b2)  # of a * b, exactly (Dekker 1971)
+    with np.errstate(over="ignore"):
+        terms = np.ldexp(np.array([a * b, rest]), i + j)
+        sums, sizes = (np.bincount(group, some, count) for some in (terms[0], np.abs(terms[0])))
+    errors = np.where(np.isfinite(sizes), 0.0, np.inf)
+    ends = np.cumsum(np.bincount(group, minlength=count))
+    is_alone = np.diff(ends, prepend=0) == 1
+    terms = terms[:, np.argsort(group, kind="stable")]
+    for k in np.setdiff1d(group[~is_alone[group] | (rest != 0.0)], np.flatnonzero(errors)):
+        own = terms[:, ends[k - 1] if k else 0 : ends[k]].ravel().tolist()
+        sums[k] = total = math.fsum(own)
+        off = abs(math.fsum([*own, -total]))
+        errors[k] = math.nextafter(off, math.inf) if off else 0.0
+    return sums, errors
+
+
+def _halves(mantissas: Host) -> tuple[Host, Host]:
+    """Two numbers of at most 26 digits that add up to each mantissa (Veltkamp's splitting)."""
+    shifted = (2.0**27 + 1.0) * mantissas
+    high = shifted - (shifted - mantissas)
+    return high, mantissas - high

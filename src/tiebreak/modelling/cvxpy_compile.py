@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.representation import objective_of
 from tiebreak.linalg import EPS, Host
-from tiebreak.linalg.spectra import semidefinite_root
+from tiebreak.linalg.conic_form import Affine, Cost, Misfit, completed_square, entries, misfit_of
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -81,7 +82,7 @@ class Compiler:
         ]
         self._squares = True  # quadratic terms stay in the objectives, not in cones
         self._objectives: dict[int, Objective] = {}
-        self._roots: dict[int, tuple[Any, Any]] = {}  # P and its square root, for each level
+        self._roots: dict[int, tuple[Any, SquareRoot]] = {}  # P and its root, for each level
         self._size = 0
         self.columns: Host = np.zeros(0, dtype=int)
         self.is_shared = False
@@ -149,8 +150,9 @@ class Compiler:
         known = self._roots.get(i)
         if known is None or not same_matrix(known[0], P):
             self._roots[i] = known = (P.copy(), square_root(P))
-        F, linear = known[1], np.asarray(part.data["c"], dtype=float)
-        return Objective(F, np.zeros(F.shape[0]), linear, part.constant)
+        (F, misfit), linear = known[1], np.asarray(part.data["c"], dtype=float)
+        misfits = (misfit.at,) * bool(misfit.square.nnz)
+        return Objective(F, np.zeros(F.shape[0]), linear, part.constant, misfits)
 
 
 @contextlib.contextmanager
@@ -197,8 +199,15 @@ def same_matrix(one: Any, other: Any) -> bool:
     return bool((one != other).nnz == 0)
 
 
-def square_root(P: Any) -> Any:
-    """A sparse F with F'F = P, without zero rows.
+class SquareRoot(NamedTuple):
+    """A sparse F without zero rows, and a bound on how far ½|F z|² is from ½z'Pz."""
+
+    factor: Any
+    misfit: Misfit
+
+
+def square_root(P: Any) -> SquareRoot:
+    """The square root of a sparse P.
 
     P is diagonal if CVXPY wrote squares with auxiliary variables. Otherwise F is computed block by
     block, so that one dense quadratic form does not make all of F dense.
@@ -208,32 +217,33 @@ def square_root(P: Any) -> Any:
 
     P = sp.csr_array(P)
     P.eliminate_zeros()
-    n = P.shape[0]
-    used = np.unique(P.nonzero()[0])
-    diagonal, limit = P.diagonal(), TOL.accurate * abs(P).max()
-    if P.nnz == np.count_nonzero(diagonal):
-        _check_convex(-np.min(diagonal), limit)
-        roots = np.sqrt(np.maximum(diagonal[used], 0.0))
-        return sp.csr_array((roots, (np.arange(used.size), used)), shape=(used.size, n))
+    n, diagonal = P.shape[0], P.diagonal()
+    is_alone = np.diff(P.indptr) == (diagonal != 0.0)
+    # The root of a number is rounded like any entry, which all bounds count: here only negative
+    # numbers are misfits.
+    alone = sp.diags_array(np.where(is_alone, diagonal, 0.0), format="csr")
+    factors = [completed_square(alone.maximum(0.0), np.zeros(n), EPS)[0]]
+    misfits = [entries(abs(alone.minimum(0.0)))]
+    used = np.flatnonzero(~is_alone)
     blocks, block_of = connected_components(P[used][:, used], directed=False)
-    pieces = []
     for block in range(blocks):
         columns = used[block_of == block]
-        slack, entries = max(TOL.met, columns.size * EPS), P[columns][:, columns].toarray()
-        roots, basis, units = semidefinite_root(entries, slack)
-        factor = roots[:, None] * basis * units
-        _check_convex(np.max(np.abs(factor.T @ factor - entries)), limit)
-        row, column = np.nonzero(factor)
-        piece = (factor[row, column], (row, columns[column]))
-        pieces.append(sp.csr_array(piece, shape=(factor.shape[0], n)))
-    return sp.csr_array(sp.vstack(pieces, format="csr"))
-
-
-def _check_convex(excess: float, limit: float) -> None:
-    """Require that F'F exceeds P by rounding errors only: psd_wrap takes any matrix."""
-    if excess > limit:
+        part, zero = P[columns][:, columns].toarray(), np.zeros(columns.size)
+        factor, _ = completed_square(part, zero, EPS)
+        row, column, values = entries(factor)
+        shape = factor.shape[0], n
+        factors.append(sp.csr_array((values, (row, columns[column])), shape=shape))
+        square = misfit_of(part, zero, factor, np.zeros(factor.shape[0])).square
+        row, column, values = entries(square)
+        misfits.append((columns[row], columns[column], values))
+    F = sp.csr_array(sp.vstack(factors, format="csr"))
+    row, column, values = map(np.concatenate, zip(*misfits, strict=True))
+    square = sp.csr_array((values, (row, column)), shape=(n, n))
+    # psd_wrap takes any matrix, but F'F may differ by rounding only; misfits are twice that.
+    if square.max() > 2.0 * TOL.accurate * abs(P).max():
         needed = "from_cvxpy: each level must be convex"
         raise ValueError(f"{needed}, got a quadratic form that is not positive semidefinite")
+    return SquareRoot(F, Misfit(square, np.zeros(n), 0.0))
 
 
 class Definitions:
@@ -302,12 +312,24 @@ class Definitions:
         F = sp.csc_array(h.squares)
         ours = F[:, self.defined]
         squares = sp.csr_array(F[:, self.kept] - ours @ self._taken)
-        linear = h.linear[self.kept] - self._taken.T @ h.linear[self.defined]
-        constant = h.constant + float(h.linear[self.defined] @ self.given)
-        return Objective(squares, h.target - ours @ self.given, linear, constant)
+        cost, costs = Cost(), h.linear[self.defined]
+        cost.add(1.0, Affine(((0, h.linear[self.kept][None]),), np.array([h.constant])))
+        mine, given, taken = costs != 0.0, self.given, abs(self._taken)
+        cost.add(costs[mine], Affine(((0, -self._taken[mine]),), given[mine]), is_rounded=True)
+        made = objective_of(cost, len(self.kept))
+
+        def misfit(sizes: Host) -> float:
+            return h.misfit(self._joined(sizes, np.abs(given) + taken @ sizes))
+
+        misfits = made.misfits + (misfit,) * bool(h.misfits)
+        target = h.target - ours @ given
+        return Objective(squares, target, made.linear, made.constant, misfits)
 
     def lifted(self, w: Host) -> Host:
         """The z for this w."""
+        return self._joined(w, self.given - self._taken @ w)
+
+    def _joined(self, w: Host, u: Host) -> Host:
         z = np.empty(len(self.kept) + len(self.defined))
-        z[self.kept], z[self.defined] = w, self.given - self._taken @ w
+        z[self.kept], z[self.defined] = w, u
         return z

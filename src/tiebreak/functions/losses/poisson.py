@@ -12,7 +12,7 @@ from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, ScalarLoss
 from tiebreak.linalg import Array, Host, arrays
-from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, constants
 from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 
@@ -162,9 +162,9 @@ class Poisson(LinearLoss):
         means = form.variables(len(weights), most)
         form.exponential(products, means)
         cost.add(weights, means)
-        cost.add(-weights * target, products)
         logs = np.log(np.where(target > 0.0, target, 1.0))
-        cost.constant += float(weights @ (target * logs - target))
+        cost.add(weights * target, constants(logs), is_rounded=True)
+        cost.add(-weights * target, products + 1.0, is_rounded=True)
         return True
 
     @property

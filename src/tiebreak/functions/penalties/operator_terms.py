@@ -131,9 +131,10 @@ class OperatorTerms(OnlyConic):
             for i, weight in enumerate(self.slopes(count)[0]):
                 cost.add(weight, form.length(off.some(np.arange(i, len(off), count))))
             return True
-        self._add_l1(form, cost, off)
+        is_loss = np.ndim(self.tilt) > 0  # then both weights are computed from those of the rows
+        self._add_l1(form, cost, off, is_loss)
         if np.any(self.tilt):
-            cost.add(self.tilt, off)
+            cost.add(self.tilt, off, is_loss)
         return True
 
     def far_rows(self, n: int) -> FarRows | None:

@@ -143,10 +143,10 @@ class Terms:
                 cost.add(self.group, form.length(off.some(members)))
         return True
 
-    def _add_l1(self, form: ConicForm, cost: Cost, off: Affine) -> None:
+    def _add_l1(self, form: ConicForm, cost: Cost, off: Affine, is_rounded: bool = False) -> None:
         weights = np.broadcast_to(np.asarray(self.l1, dtype=np.float64), len(off))
         if (counts := weights > 0.0).any():
-            cost.add(weights[counts], form.absolute(off.some(counts)))
+            cost.add(weights[counts], form.absolute(off.some(counts)), is_rounded)
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
         """The face around x on which the terms are smooth, and their slope; None if unknown."""
