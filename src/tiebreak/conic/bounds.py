@@ -182,11 +182,13 @@ def value_error(h: Objective, z: Host) -> float:
 def clear_change(h: Objective, z: Host, least: float) -> float:
     """Return how much the objective must change near z for the change to exceed rounding clearly.
 
-    An auxiliary variable that is 0 is assumed to have the rounding error of the largest variable;
-    we assume that the largest variable has at least the size ``least``.
+    A variable that is 0 is assumed to have the rounding error of the largest variable; we assume
+    that the largest variable has at least the size ``least``.
     """
-    longest = float(np.max(np.abs(z), initial=least))
-    return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
+    longest = EPS * float(np.max(np.abs(z), initial=least))
+    image = longest * np.asarray(abs(h.squares).sum(axis=1)).ravel()
+    moved = longest * float(np.sum(np.abs(h.linear))) + 0.5 * float(image @ image)
+    return TOL.clear_units * (value_error(h, z) + moved)
 
 
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:

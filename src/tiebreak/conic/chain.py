@@ -275,6 +275,8 @@ class _Chain:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
+            # At z = 0 a level may have no size, but the error of its best value is known.
+            allowed += level.error if math.isfinite(level.error) else 0.0
             value, error = self.program.value_with_error(number, z)  # it may be in float32
             if not value <= max(level.best, level.value) + allowed + error:
                 return number
@@ -328,10 +330,9 @@ class _Chain:
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
-        best, value = self.found[-1].best, self.found[-1].value
-        if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
-            number, self.previous
-        ):
+        value, error = self.program.value_with_error(number, self.previous)  # maybe in float32
+        rounding = error + self._rounding(number, self.previous)
+        if abs(self.found[-1].best - value) > TOL.percent * self._size(number) + rounding:
             return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")
         return None
 
@@ -518,5 +519,5 @@ class _Chain:
     def _dimension(self) -> Deferred:
         """Return the dimension of the set of x that remains, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
-        held = self.equations.rows
-        return Deferred(lambda: open_directions(where, left, held, own, z))
+        held, unit = self.equations.rows, self.unit
+        return Deferred(lambda: open_directions(where, left, held, own, z, unit))
