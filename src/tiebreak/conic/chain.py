@@ -41,6 +41,7 @@ from tiebreak.conic.faces import (
     remaining,
     sublevel,
 )
+from tiebreak.conic.independence import Independence, independence
 from tiebreak.conic.linear_chain import BY_LINEAR_PROGRAMS, LinearChain, linear_chain
 from tiebreak.conic.polish import PrimalDualPoint, SolvedStage
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -143,6 +144,7 @@ class _Chain:
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
         self.doubt = ""  # why a level may have minimisers besides those kept
+        self.independence: dict[int, Independence] = {}  # by the number of equations
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -162,7 +164,15 @@ class _Chain:
             self._give_back()
             if self.where.dimension and resolved(self.left_open) != 0:
                 self._least_norm(self.program.variables)
-        return self._end("undetermined" if self.doubt else "solved", self.doubt)
+        return self._end(*self._verdict())
+
+    def _verdict(self) -> tuple[str, str]:
+        """Return the status after all levels are solved, with a doubt if there is one.
+
+        The chain's own equations are in doubt if rounding decides how many are independent.
+        """
+        doubt = self.doubt or self._independence(self._of_set[0]).doubt
+        return ("undetermined" if doubt else "solved"), doubt
 
     def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
         """Solve all levels as linear programs; return None if that fails."""
@@ -187,8 +197,8 @@ class _Chain:
                 self._least_norm(own)
         if not self._is_kept(self.previous):
             self.previous, self.is_least = linear.z, False
-        found = self._end("solved")
-        is_kept = found.status == "solved" and self._is_kept(found.z)
+        found = self._end(*self._verdict())
+        is_kept = found.status in ("solved", "undetermined") and self._is_kept(found.z)
         return found._replace(method=BY_LINEAR_PROGRAMS, normal=linear.normal) if is_kept else None
 
     def _is_kept(self, z: Host) -> bool:
@@ -454,7 +464,9 @@ class _Chain:
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):
             return 0.0
-        inside = None if found.inner is None else value_inside(stage, at, found.inner)
+        # Without a proof, multipliers estimate what it costs to meet the equations.
+        stretch = self._independence(self.constraints).stretch if self.is_whole else 0.0
+        inside = None if found.inner is None else value_inside(stage, at, found.inner, stretch)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
@@ -463,6 +475,15 @@ class _Chain:
             # root of `most`, and `most` times y is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
+
+    def _independence(self, constraints: ConicSet) -> Independence:
+        """Decide which equations are independent, once for every number of equations."""
+        count = len(Blocks.of(constraints.cones).zero)
+        if count not in self.independence:
+            self.independence[count] = deadline.unless_too_long(
+                lambda: independence(constraints), Independence(math.inf)
+            )
+        return self.independence[count]
 
     def _keep(
         self,
