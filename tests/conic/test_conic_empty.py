@@ -126,3 +126,42 @@ def test_an_empty_set_has_no_point_in_memory_or_in_files(method, tmp_path):
     assert result.to_dict()["upper"]["value"] is None
     again = tb.solve(tb.Problem(upper=f, lower=g), x0=result)  # a start that does not exist
     np.testing.assert_allclose(again.x, [1.0, 2.0])
+
+
+BARELY = tb.SecondOrderCone([[1.0], [0.0]], [0.0, 1.0], [1.0], 0.0)  # sqrt(x² + 1) <= x
+# |(2, x - y)| <= x + y: the hyperbola x y >= 1 with x > 0; but x <= 0.
+HYPERBOLA = tb.SecondOrderCone(
+    [[0.0, 0.0], [1.0, -1.0]], [2.0, 0.0], [1.0, 1.0], 0.0
+) & tb.Polyhedron([[1.0, 0.0]], [0.0])
+
+
+@pytest.mark.parametrize("method", ["auto", "conic"])
+@pytest.mark.parametrize(
+    "levels",
+    [
+        (tb.Linear([1.0]), tb.SquaredNorm()),
+        (tb.Linear([-1.0]), tb.SquaredNorm()),
+        (tb.SquaredNorm(), tb.Linear([1.0]), tb.L1()),
+        (tb.Level(tb.Linear([1.0]), slack=1.0), tb.SquaredNorm()),
+        (tb.Level(tb.Linear([-1.0]), slack=1.0), tb.SquaredNorm()),
+    ],
+)
+def test_a_set_whose_points_would_be_at_infinity_gives_no_answer(levels: Any, method: str) -> None:
+    """No multipliers prove that it is empty: numbers come arbitrarily close to being its points."""
+    result = tb.solve(tb.Levels(*levels, domain=BARELY), method)
+    assert result.status == "undetermined", result.message
+
+
+@pytest.mark.parametrize("slope", [[0.0, -1.0], [0.0, 1.0], [1.0, 1.0]])
+def test_a_hyperbola_and_its_asymptote(slope: Any) -> None:
+    levels = tb.Levels(tb.Linear(slope), tb.SquaredNorm(), tb.L1(), domain=HYPERBOLA)
+    assert tb.solve(levels, "conic").status in ("undetermined", "failed")
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_a_level_falls_from_a_point_of_the_set(size: float) -> None:
+    """x y >= size² with x, y > 0: a set that is not empty, on which -x has no minimum."""
+    matrix, offset = [[0.0, 0.0], [1.0, -1.0]], [2.0 * size, 0.0]
+    domain = tb.SecondOrderCone(matrix, offset, [1.0, 1.0], 0.0)
+    levels = tb.Levels(tb.Linear([-1.0, 0.0]), tb.SquaredNorm(), tb.L1(), domain=domain)
+    assert tb.solve(levels, "conic").status == "unbounded"

@@ -182,18 +182,24 @@ def value_error(h: Objective, z: Host) -> float:
 def clear_change(h: Objective, z: Host, least: float) -> float:
     """Return how much the objective must change near z for the change to exceed rounding clearly.
 
-    An auxiliary variable that is 0 is assumed to have the rounding error of the largest variable;
-    we assume that the largest variable has at least the size ``least``.
+    A variable that is 0 is assumed to have the rounding error of the largest variable; we assume
+    that the largest variable has at least the size ``least``.
     """
-    longest = float(np.max(np.abs(z), initial=least))
-    return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
+    longest = EPS * float(np.max(np.abs(z), initial=least))
+    image = longest * np.asarray(abs(h.squares).sum(axis=1)).ravel()
+    moved = longest * float(np.sum(np.abs(h.linear))) + 0.5 * float(image @ image)
+    return TOL.clear_units * (value_error(h, z) + moved)
 
 
-def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
-    """Bound the errors of the computed slacks of equations, and of the distances in `outside`."""
+def slack_rounding(stage: Stage, w: Host, shift: float = 0.0) -> tuple[Host, Host]:
+    """Bound the errors of the computed slacks of equations, and of the distances in `outside`.
+
+    The errors are also those of all points at most ``shift`` away from w.
+    """
     blocks, s = stage.blocks, stage.slack(w)
     unit = EPS * (sum(stage.rows.shape) + 8)
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
+    terms += shift * stage.lengths
     found = [terms[blocks.nonnegative]]
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
     if len(blocks.exponential):  # error of s_2 - s_1 exp(s_0 / s_1), from derivatives
@@ -204,31 +210,46 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     return terms[blocks.zero], np.concatenate(found)
 
 
-def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
-    """Return the objective at a feasible point near ``at``, an upper bound on the least value.
+def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host, stretch: float) -> float | None:
+    """Return an upper bound on the least value, from a point w near ``at``.
 
     ``inner`` is the final point of the interior-point method. It usually satisfies all inequalities
-    strictly; otherwise, return None. Equations hold up to rounding, and the multipliers bound the
-    effect of that rounding on the objective.
-    """
-    zero = stage.blocks.zero
+    strictly; otherwise, return None. The equations hold at w + d: if w misses them by r, then E d =
+    r and |d| <= ``stretch`` * |r|, with rows of length 1. So w must satisfy the inequalities by
+    more than d can change them. For any y, the change of the objective is
 
-    def depth(w: Host) -> Host:
+        <slope, d> + ½|F d|²  <=  |<y, r>| + |slope + E'y| |d| + ½|F|² |d|².
+    """
+    zero, h = stage.blocks.zero, stage.objective
+    if not math.isfinite(stretch):
+        return None
+    E, lengths, y = stage.rows[zero], np.where(stage.lengths > 0.0, stage.lengths, 1.0), at.y[zero]
+
+    def missed(w: Host) -> Host:
+        return np.abs(stage.slack(w)[zero]) + slack_rounding(stage, w)[0]
+
+    def shift(w: Host) -> float:
+        return stretch * norm(missed(w) / lengths[zero])
+
+    def depth(w: Host, shift: float) -> Host:
         s = stage.slack(w)
-        rounding = slack_rounding(stage, w)[1] * steepness(stage.blocks, s)
+        rounding = slack_rounding(stage, w, shift)[1] * steepness(stage.blocks, s)
         return np.asarray(-outside(stage.blocks, s) - rounding)
 
-    near, deep = depth(at.w), depth(inner)
+    near, deep = depth(at.w, shift(at.w)), depth(inner, 0.0)
     if np.any(deep <= 0.0):
         return None
     lacking = np.maximum(-near, 0.0)
     theta = float(np.max(lacking / (lacking + deep), initial=0.0))
     w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
-    unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)[0]
-    if not np.all(depth(w) >= 0.0) or np.any(unmet > rounding):  # nan counts as outside
+    d = shift(w)
+    if not np.all(depth(w, d) >= 0.0):  # nan counts as outside
         return None
-    cost = float(np.abs(at.y[zero]) @ (unmet + rounding))
-    return stage.objective.value(w) + value_error(stage.objective, w) + cost
+    unit = EPS * (sum(h.squares.shape) + len(y) + 8)
+    left = np.abs(stage.slope(w) + E.T @ y) + unit * (stage.slope_terms(w) + abs(E).T @ np.abs(y))
+    image = d * norm(row_lengths(h.squares))
+    cost = float(np.abs(y) @ missed(w)) + norm(left) * d + 0.5 * image * image
+    return float(h.value(w) + value_error(h, w) + cost * (1.0 + unit))
 
 
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:

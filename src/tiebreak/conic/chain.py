@@ -41,6 +41,7 @@ from tiebreak.conic.faces import (
     remaining,
     sublevel,
 )
+from tiebreak.conic.independence import Independence, independence
 from tiebreak.conic.linear_chain import BY_LINEAR_PROGRAMS, LinearChain, linear_chain
 from tiebreak.conic.polish import PrimalDualPoint, SolvedStage
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -66,6 +67,14 @@ HARDLY_FALLS = (
     "level changes along it"
 )
 RUNS_AWAY = "may have no minimiser: it seems to keep decreasing far beyond the point that was found"
+LOST = (
+    "may have no minimiser, or no point may meet all constraints: the solver ended far from all "
+    "numbers of the problem, where the error is larger than the value"
+)
+NO_POINT_FOUND = (
+    "seems to be unbounded along a direction, but no point was found that certainly meets all "
+    "constraints"
+)
 UNSETTLED = "the optimality conditions hold at none of Clarabel's points"
 MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
@@ -143,6 +152,7 @@ class _Chain:
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
         self.doubt = ""  # why a level may have minimisers besides those kept
+        self.independence: dict[int, Independence] = {}  # by the number of equations
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -162,7 +172,15 @@ class _Chain:
             self._give_back()
             if self.where.dimension and resolved(self.left_open) != 0:
                 self._least_norm(self.program.variables)
-        return self._end("undetermined" if self.doubt else "solved", self.doubt)
+        return self._end(*self._verdict())
+
+    def _verdict(self) -> tuple[str, str]:
+        """Return the status after all levels are solved, with a doubt if there is one.
+
+        The chain's own equations are in doubt if rounding decides how many are independent.
+        """
+        doubt = self.doubt or self._independence(self._of_set[0]).doubt
+        return ("undetermined" if doubt else "solved"), doubt
 
     def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
         """Solve all levels as linear programs; return None if that fails."""
@@ -187,8 +205,8 @@ class _Chain:
                 self._least_norm(own)
         if not self._is_kept(self.previous):
             self.previous, self.is_least = linear.z, False
-        found = self._end("solved")
-        is_kept = found.status == "solved" and self._is_kept(found.z)
+        found = self._end(*self._verdict())
+        is_kept = found.status in ("solved", "undetermined") and self._is_kept(found.z)
         return found._replace(method=BY_LINEAR_PROGRAMS, normal=linear.normal) if is_kept else None
 
     def _is_kept(self, z: Host) -> bool:
@@ -275,6 +293,8 @@ class _Chain:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
+            # At z = 0 a level may have no size, but the error of its best value is known.
+            allowed += level.error if math.isfinite(level.error) else 0.0
             value, error = self.program.value_with_error(number, z)  # it may be in float32
             if not value <= max(level.best, level.value) + allowed + error:
                 return number
@@ -328,10 +348,16 @@ class _Chain:
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
-        best, value = self.found[-1].best, self.found[-1].value
-        if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
-            number, self.previous
-        ):
+        return self._unanswered(number)
+
+    def _unanswered(self, number: int) -> ChainSolution | None:
+        """End the chain if the level that was solved last has no answer after all."""
+        level, size, z = self.found[-1], self._size(number), self.previous
+        rounding = self._rounding(number, z)
+        if self._is_lost_far_away(z, level.error, size + rounding):
+            return self._end("undetermined", f"level {number + 1} {LOST}")
+        value, error = self.program.value_with_error(number, z)  # it may be in float32
+        if abs(level.best - value) > TOL.percent * size + rounding + error:
             return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")
         return None
 
@@ -355,11 +381,37 @@ class _Chain:
         """
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
+        if number == 0 and not self._has_point():
+            return self._end("undetermined", f"level 1 {NO_POINT_FOUND}")
         fall = fall_along(self.program, number, direction)
         if fall is None:
             return self._end("undetermined", f"level {number + 1} {HARDLY_FALLS}", direction)
         where = " on the minimisers of those before it" if number else ""
         return self._end("unbounded", f"level {number + 1} is unbounded{where}", fall)
+
+    def _has_point(self) -> bool:
+        """Does the nearest point to 0 meet all constraints, and is it known where it is?"""
+        import scipy.sparse as sp
+
+        n = len(self.previous)
+        eye = as_rows(sp.eye_array(n, format="csr"))
+        norm_of_z = Objective(eye, np.zeros(n), np.zeros(n))
+        found = by_solver(self._stage(norm_of_z))
+        if not isinstance(found, SolvedStage) or self._is_outside(found.at.w):
+            return False
+        most, _ = assumed_reach(self.program.reach, found.at.w, TOL.assumed)
+        _, error = self._bounds(norm_of_z, found, most)
+        return not self._is_lost_far_away(found.at.w, error, norm_of_z.value(found.at.w))
+
+    def _is_lost_far_away(self, z: Host, error: float, size: float) -> bool:
+        """Is z far from everything in the data, and the error of a level there above its size?
+
+        Constraints may come arbitrarily close to being met, or a level to its infimum, without ever
+        reaching it: { sqrt(x² + 1) <= x } is empty. Then a solver ends where rounding hides the
+        difference, with multipliers that are too large to bound anything.
+        """
+        far = TOL.far * self.unit
+        return float(np.max(np.abs(z[self.program.variables]), initial=0.0)) > far and error > size
 
     def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
         """Return a direction along which a level may have no minimum, or None.
@@ -406,14 +458,8 @@ class _Chain:
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        y = at.y[: len(self.constraints.offset)]  # without those of ``equations``
-        loose = self.constraints._replace(offset=self.constraints.offset.copy())
-        for cut in self.cuts:
-            loose.offset[cut.tops] += cut.loose / cut.scale
-        bound = lower_bound(objective, loose, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
-        gap = max(best - bound, 0.0) + value_error(objective, z)
-        gap += self._above(found)  # `_above` updates is_proved
+        bound, gap = self._bounds(objective, found, most)
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
@@ -438,6 +484,20 @@ class _Chain:
             )
         )
 
+    def _bounds(self, objective: Objective, found: SolvedStage, most: Host) -> tuple[float, float]:
+        """Return a lower bound on a level's minimum, and a bound on the error of the value found.
+
+        This also updates ``is_proved``.
+        """
+        z, y = self.where.point(found.at.w), found.at.y
+        loose = self.constraints._replace(offset=self.constraints.offset.copy())
+        for cut in self.cuts:
+            loose.offset[cut.tops] += cut.loose / cut.scale
+        own = y[: len(loose.offset)]  # without those of ``equations``
+        bound = lower_bound(objective, loose, own, z, self.held, most)
+        gap = max(objective.value(z) - bound, 0.0) + value_error(objective, z)
+        return bound, gap + self._above(found)
+
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
         """Return how much worse than at z the level may get; ``before`` is the previous point."""
         value, rounding = self.program.value(number, before), self._rounding(number, z)
@@ -453,7 +513,9 @@ class _Chain:
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):
             return 0.0
-        inside = None if found.inner is None else value_inside(stage, at, found.inner)
+        # Without a proof, multipliers estimate what it costs to meet the equations.
+        stretch = self._independence(self.constraints).stretch if self.is_whole else 0.0
+        inside = None if found.inner is None else value_inside(stage, at, found.inner, stretch)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
@@ -462,6 +524,15 @@ class _Chain:
             # root of `most`, and `most` times y is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
+
+    def _independence(self, constraints: ConicSet) -> Independence:
+        """Decide which equations are independent, once for every number of equations."""
+        count = len(Blocks.of(constraints.cones).zero)
+        if count not in self.independence:
+            self.independence[count] = deadline.unless_too_long(
+                lambda: independence(constraints), Independence(math.inf)
+            )
+        return self.independence[count]
 
     def _keep(
         self,
@@ -518,5 +589,5 @@ class _Chain:
     def _dimension(self) -> Deferred:
         """Return the dimension of the set of x that remains, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
-        held = self.equations.rows
-        return Deferred(lambda: open_directions(where, left, held, own, z))
+        held, unit = self.equations.rows, self.unit
+        return Deferred(lambda: open_directions(where, left, held, own, z, unit))

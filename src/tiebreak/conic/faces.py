@@ -218,28 +218,32 @@ def sublevel(
     return Cut(level, row, rows, offset, cone, a, 2.0 * off, is_clear)
 
 
-def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host) -> int | None:
+def open_directions(
+    where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host, unit: float
+) -> int | None:
     """Count the directions in which x may move from z; return None if the number is unknown.
 
     These directions satisfy three groups of equations: those of the affine set, of ``left`` and of
-    ``held``. They also satisfy all inequalities that hold with equality at every point.
+    ``held``. They also satisfy all inequalities that hold with equality at every point. ``unit`` is
+    the scale of z if all entries of x are 0.
     """
     equations = stacked([left.rows[Blocks.of(left.cones).zero], held])
     most = free_directions(where, equations, own)
     if not most:  # no choice is left, or the number is unknown
         return most
-    flat = _flat_rows(left, where, equations, z)
+    # An x that should be 0 is a rounding error, and says nothing about the scale.
+    longest = float(np.max(np.abs(z[own]), initial=unit))
+    flat = _flat_rows(left, where, equations, z, longest)
     return None if flat is None else free_directions(where, stacked([equations, flat]), own)
 
 
-def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
+def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host, longest: float) -> Any:
     """Return the inequalities that hold with equality at z and on the whole affine set.
 
     Return None if these inequalities are unknown, for example if z touches a curved cone.
     """
     rows, offset, cones = left
     blocks = Blocks.of(cones)
-    longest = float(np.max(np.abs(z), initial=0.0))
     sizes = of_inequalities(blocks, np.abs(offset) + longest * row_lengths(rows))
     touches = outside(blocks, offset - rows @ z) >= -TOL.solver * sizes
     plain = len(blocks.nonnegative)

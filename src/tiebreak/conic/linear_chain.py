@@ -255,7 +255,7 @@ class LinearChain:
 
         def count() -> int | None:
             where, left = self.remaining(ranges, z)
-            return open_directions(where, left, left.rows[:0], own, z)
+            return open_directions(where, left, left.rows[:0], own, z, 1.0)
 
         return Deferred(count)
 

@@ -220,11 +220,12 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
             )
     undefined = [name for name, _, (value, _), _ in each if not math.isfinite(value)]
     share = max(rtol, TOL.solver)
+    # The chain has checked its own value at x; the model's value must be as good as that.
     lost = [
         name
         for (name, level, (value, error), sign), size in zip(each, sizes, strict=False)
-        if sign * value - level.best - level.slack
-        > level.error + error + share * max(size, abs(level.best), level.slack)
+        if sign * value - max(level.best + level.slack + level.error, level.value)
+        > error + share * max(size, abs(level.best), level.slack)
     ]
     broken = [f"the value of {name} is not finite at x" for name in undefined]
     broken += [f"{name} became worse after it was solved" for name in lost]
