@@ -231,7 +231,11 @@ class Function(FromData, is_open=True):
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much the slope changes within a distance ``reach``; a guess if L is unknown."""
+        """How far the slope may exceed ``slope`` where |x| <= reach; a guess if L is unknown.
+
+        In a `Sum`, ``slope`` is that of the sum, in which the slopes of the parts may cancel. A
+        function whose errors depend on its slope, or whose slope is exact, must allow for that.
+        """
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
@@ -333,10 +337,11 @@ class SmoothFunction(Function, is_open=True):
         """-h, if that is convex too: then h is linear, and can be maximised; otherwise None."""
         return None
 
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+    def sized(self, x0: Array, project: Projection, in_sum: bool = False) -> SmoothFunction:
         """The function for a run that starts at x0 in Z.
 
-        If error bounds need the typical size of values and slopes, it is measured near x0.
+        If error bounds need the typical size of values and slopes, it is measured near x0. A part
+        of a sum needs more: only the value and slope of the sum are known at other points.
         """
         return self
 

@@ -224,6 +224,9 @@ class Linear(SmoothFunction):
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self._size * reach + abs(self.constant)
 
+    def turning(self, reach: float, slope: float) -> float:
+        return self._size  # c is exact, but a multiple of c is rounded
+
 
 class Flat(SmoothFunction, in_tables=False):
     """The function 0: the smooth part of a function that is only a penalty."""
