@@ -902,6 +902,30 @@ def test_no_gap_is_proved_from_slopes_that_cancel(method):
     assert result.status != "certified"
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_errors_bound_what_underflows_before_a_weight(dtype):
+    far = dtype(1e-30 if dtype == np.float32 else 1e-170)
+    weight, x = 1e35 if dtype == np.float32 else 1e200, np.zeros(2, dtype)
+    center = np.array([far, 0], dtype)
+    for h in (
+        weight * tb.SquaredNorm(center=center),
+        tb.SquaredNorm(weight, center=center),
+        tb.Linear(np.zeros(2, dtype)) + 0.5 * (2.0 * weight * tb.SquaredNorm(center=center)),
+    ):
+        exact = Fraction(weight) * Fraction(float(far)) ** 2 / 2
+        error = abs(Fraction(h.value(x)) - exact)
+        assert error > 0
+        assert error <= h.rounding_errors(x, 0.0, h.value(x), 0.0)[0]
+
+
+def test_no_interval_is_proved_below_what_underflows_before_a_weight():
+    """f* = ½ 1e200 (2² + 2²) 1e-340 at x = (1e-170, -1e-170)."""
+    distance = 1e200 * tb.SquaredNorm(center=[3e-170, 1e-170])
+    fit = tb.LeastSquares([[1.0, 1.0]], [0.0])
+    low, high = tb.solve(tb.Problem(lower=fit, upper=distance, domain=tb.Ball(1.0))).upper_optimum
+    assert low <= 4e-140 <= high
+
+
 def test_rounding_covers_the_asymmetry_that_a_quadratic_tolerates():
     n = 4
     skew = np.triu(np.full((n, n), 100 * EPS), 1)

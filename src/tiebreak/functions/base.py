@@ -22,7 +22,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, FromData, Host, Image, Matrix, arrays, in_files
+from tiebreak.linalg import TINY, Array, FromData, Host, Image, Matrix, arrays, in_files
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
 
@@ -132,6 +132,7 @@ class Function(FromData, is_open=True):
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
+    amplification: float = 1.0  # the weight of numbers in the function that may underflow
     data_epsilon: float = 0.0  # machine epsilon of the data before they became float64
     note: str = ""  # a remark for the report if the data were interpreted in an unexpected way
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
@@ -208,9 +209,9 @@ class Function(FromData, is_open=True):
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:
         """The bounds of `rounding` in the precision of x, plus the possible error from underflow in
-        float32."""
+        float32, or before a multiplication by weights."""
         errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
-        lost = arrays.underflow(x)
+        lost = max(self.amplification, 1.0) * arrays.underflow(x) + self.amplification * TINY
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:

@@ -66,6 +66,7 @@ class SquaredNorm(SmoothFunction):
             self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
+        self.amplification = self.lipschitz  # by weights
         self._size = 0.0 if self.center is None else arrays.norm(self.center)
         vector = self.center if self.is_scalar else self.weight
         if vector is not None:

@@ -61,6 +61,7 @@ class Combination(SmoothFunction, is_open=True):
     known_lipschitz = _summed("known_lipschitz")
     rough_lipschitz = _summed("rough_lipschitz")
     lower_bound = _summed("lower_bound")
+    amplification = _summed("amplification")
     _curvature, _defect = _summed("strong_convexity"), _summed("defect")
 
     @property
