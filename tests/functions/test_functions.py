@@ -845,6 +845,87 @@ def test_rounding_of_a_sum_whose_parts_cancel_bounds_the_error():
         assert error <= h.rounding(0.3, value, np.linalg.norm(h.gradient(x)), EPS, len(x))[0]
 
 
+def steep(M: float, a: float) -> Any:
+    """½|x - (a, 0)|² - M x_0 by callables, exact in real arithmetic; large slopes swallow a."""
+    center, tilt = np.array([a, 0.0]), np.array([M, 0.0])
+    return tb.Smooth(
+        lambda x: float(0.5 * (x - center) @ (x - center) - M * x[0]),
+        lambda x: (x - center) - tilt,
+        lipschitz=1.0,
+    )
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.1])
+@pytest.mark.parametrize("start", [0.0, 2.0])
+def test_rounding_of_a_sum_bounds_the_slopes_of_callables_that_cancel(weight, start):
+    a, x = 0.3, np.array([0.1, 0.7])
+    of_x, of_w = [Fraction(t) for t in x], Fraction(weight)
+    for M in (1e6, 1e10, 1e16):
+        h = weight * steep(M, a) + tb.Linear([weight * M, 0.0])
+        h = h.sized(np.full(2, start), lambda x: x)
+        (seen,), _ = h.evaluate([PointWithImage(x, (None, None))])
+        tilt = Fraction(weight * M) - of_w * Fraction(M)
+        slope = [of_w * (of_x[0] - Fraction(a)) + tilt, of_w * of_x[1]]
+        value = of_w * ((of_x[0] - Fraction(a)) ** 2 + of_x[1] ** 2) / 2 + tilt * of_x[0]
+        size, steepness = np.linalg.norm(x), np.linalg.norm(seen.slope)
+        of_value, of_slope = h.rounding(size, seen.size, steepness, EPS, 2)
+        each = [float(Fraction(s) - t) for s, t in zip(seen.slope, slope, strict=True)]
+        assert np.linalg.norm(each) <= of_slope <= 1e3 * EPS * weight * (M + 10)
+        assert abs(float(Fraction(seen.value) - value)) <= of_value
+
+
+def test_rounding_of_a_sum_bounds_the_slopes_of_linear_functions_that_cancel():
+    c = [0.3, 0.7]
+    for h, slope in (
+        # 3 c rounded, minus three times c
+        (
+            3.0 * tb.Linear(c) + tb.Linear([-3 * t for t in c]),
+            [3 * Fraction(t) + Fraction(-3 * t) for t in c],
+        ),
+        (tb.Linear([1e17, 1.0]) + tb.Linear([1.0, 0.0]) + tb.Linear([-1e17, 0.0]), [1, 1]),
+    ):
+        found = h.gradient(np.zeros(2))
+        error = [float(Fraction(s) - t) for s, t in zip(found, slope, strict=True)]
+        assert np.linalg.norm(error) > 0.0
+        bound = h.rounding(0.0, 0.0, np.linalg.norm(found), EPS, 2)[1]
+        assert np.linalg.norm(error) <= bound <= 64 * EPS * 1e17
+
+
+@pytest.mark.parametrize("method", [None, "agm-bio"])
+def test_no_gap_is_proved_from_slopes_that_cancel(method):
+    """g = ½|x - (½, 0)|²: near 0 its computed slope is 0, because M swallows ½."""
+    lower = steep(1e16, 0.5) + tb.Linear([1e16, 0.0])
+    problem = tb.Problem(lower=lower, upper=tb.SquaredNorm(), domain=tb.Ball(3.0))
+    result = tb.solve(problem, *([method] if method else []), criterion="weak", max_iter=50)
+    true_gap = (result.x[0] - 0.5) ** 2 / 2 + result.x[1] ** 2 / 2
+    assert result.lower_gap >= true_gap
+    assert result.status != "certified"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_errors_bound_what_underflows_before_a_weight(dtype):
+    far = dtype(1e-30 if dtype == np.float32 else 1e-170)
+    weight, x = 1e35 if dtype == np.float32 else 1e200, np.zeros(2, dtype)
+    center = np.array([far, 0], dtype)
+    for h in (
+        weight * tb.SquaredNorm(center=center),
+        tb.SquaredNorm(weight, center=center),
+        tb.Linear(np.zeros(2, dtype)) + 0.5 * (2.0 * weight * tb.SquaredNorm(center=center)),
+    ):
+        exact = Fraction(weight) * Fraction(float(far)) ** 2 / 2
+        error = abs(Fraction(h.value(x)) - exact)
+        assert error > 0
+        assert error <= h.rounding_errors(x, 0.0, h.value(x), 0.0)[0]
+
+
+def test_no_interval_is_proved_below_what_underflows_before_a_weight():
+    """f* = ½ 1e200 (2² + 2²) 1e-340 at x = (1e-170, -1e-170)."""
+    distance = 1e200 * tb.SquaredNorm(center=[3e-170, 1e-170])
+    fit = tb.LeastSquares([[1.0, 1.0]], [0.0])
+    low, high = tb.solve(tb.Problem(lower=fit, upper=distance, domain=tb.Ball(1.0))).upper_optimum
+    assert low <= 4e-140 <= high
+
+
 def test_rounding_covers_the_asymmetry_that_a_quadratic_tolerates():
     n = 4
     skew = np.triu(np.full((n, n), 100 * EPS), 1)

@@ -230,9 +230,22 @@ def test_names_are_pairs_of_class_and_column():
         tb.Problem(upper=tb.SquaredNorm(center=center.iloc[::-1]), lower=h)
 
 
+@pytest.mark.parametrize(
+    ("labels", "value"),
+    [([1e12], "1000000000000"), ([1e300], "1e+300"), (range(20240101, 20241101), "20241100")],
+)
+def test_ids_and_dates_are_no_classes(labels, value):
+    A = np.ones((len(labels), 2))
+    with pytest.raises(ValueError, match="whole numbers 0, 1, 2, ") as caught:
+        tb.Multinomial(A, list(labels))
+    assert f"got the value {value} in {len(labels)} rows" in str(caught.value)
+
+
 def test_classes_without_rows_one_class_and_no_rows():
     assert tb.Multinomial(np.eye(2), [0, 0]).classes == 2
     assert tb.Multinomial(np.eye(2), [0, 2]).dimension == 6
+    assert tb.Multinomial(np.eye(2), [0, 999]).classes == 1000
+    assert tb.Multinomial(np.eye(2), [0, 1000], classes=1001).classes == 1001
     h = tb.Multinomial(np.eye(2), [0, 1], classes=5)
     assert h.gradient(np.zeros(10)).shape == (10,)
     none = tb.Multinomial(np.zeros((0, 2)), [], classes=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -226,3 +227,63 @@ def test_food_expenditure_is_that_of_a_linear_program(level):
     np.testing.assert_allclose(result.x, found.x[:2], rtol=1e-8)
     # Two points lie on the line, as many as it has parameters: there are no ties.
     assert np.sum(np.abs(food - A @ result.x) < 1e-7) == 2
+
+
+def exact_value(kind: str, A, b, x) -> Fraction:
+    """The value in rational arithmetic."""
+    rows = [[Fraction(float(t)) for t in row] for row in A]
+    point, c = [Fraction(float(t)) for t in x], [Fraction(float(t)) for t in b]
+    images = [sum(s * t for s, t in zip(row, point, strict=True)) for row in rows]
+    r = [image - t for image, t in zip(images, c, strict=True)]
+    if kind == "L1":
+        return sum((abs(t) for t in r), Fraction())
+    if kind == "Quantile":
+        below = Fraction(0.25)
+        return sum(((1 - below) * t if t > 0 else -below * t for t in r), Fraction())
+    signs = [1 if t > 0 else -1 for t in b]
+    return sum((max(0, 1 - s * t) for s, t in zip(signs, images, strict=True)), Fraction())
+
+
+def by_name(kind: str, A, b):
+    if kind == "L1":
+        return tb.L1(center=b, operator=A)
+    if kind == "Quantile":
+        return tb.Quantile(A, b, level=0.25)
+    return tb.Hinge(A, np.where(b > 0, 1.0, -1.0))
+
+
+@pytest.mark.parametrize("kind", ["L1", "Quantile", "Hinge"])
+def test_no_gap_is_proved_below_the_rounding_of_the_products(kind, count):
+    """g* = 0, because the rows are independent: so g(x) itself is the gap, in rational numbers."""
+    for seed in range(count(12, 100)):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 4))
+        A = np.round(rng.standard_normal((int(rng.integers(1, n + 1)), n)), 1) + 0.1
+        b = np.round(rng.standard_normal(len(A)) * 3, 1) * 10.0 ** rng.choice([0, 6])
+        if np.linalg.cond(A) > 1e3:
+            continue
+        for f in (tb.SquaredNorm(), tb.L1()):
+            problem = tb.Problem(lower=by_name(kind, A, b), upper=f, domain=tb.Box(-1e9, 1e9))
+            result = tb.solve(problem)
+            assert exact_value(kind, A, b, result.x) <= result.lower_gap
+            assert result.lower_gap == np.inf or result.lower_gap < 1e-8 * (1 + np.abs(b).max())
+
+
+def test_the_error_of_a_value_covers_what_cancels_in_the_products():
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(100):
+        D, x = rng.standard_normal((3, 4)) * 10.0 ** rng.uniform(-3, 3, 4), rng.standard_normal(4)
+        h = tb.L1(center=D @ x, operator=D)
+        error = abs(float(Fraction(h.value(x)) - exact_value("L1", D, D @ x, x)))
+        assert error <= h.terms.value_error(x)
+        worst = max(worst, error / h.terms.value_error(x))
+        both = h + tb.L1(2.0, operator=D)
+        assert both.terms.value_error(x) >= h.terms.value_error(x)
+    assert worst > 1e-4  # and not absurdly wide
+
+
+def test_the_error_of_total_variation_is_relative():
+    """A difference is rounded once: where x is constant, the value is exactly 0."""
+    for h in (tb.TotalVariation(), tb.TotalVariation(shape=(2, 3), isotropic=True)):
+        assert h.terms.value_error(np.full(6, 0.1)) == 0.0

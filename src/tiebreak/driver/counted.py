@@ -85,5 +85,6 @@ class Counted(SmoothFunction, keyword=""):
 for _name in (
     *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
     *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
+    "amplification",
 ):
     setattr(Counted, _name, property(attrgetter(f"function.{_name}")))

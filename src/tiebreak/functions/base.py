@@ -22,7 +22,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, FromData, Host, Image, Matrix, arrays, in_files
+from tiebreak.linalg import TINY, Array, FromData, Host, Image, Matrix, arrays, in_files
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
 
@@ -132,6 +132,7 @@ class Function(FromData, is_open=True):
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
+    amplification: float = 1.0  # the weight of numbers in the function that may underflow
     data_epsilon: float = 0.0  # machine epsilon of the data before they became float64
     note: str = ""  # a remark for the report if the data were interpreted in an unexpected way
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
@@ -208,9 +209,9 @@ class Function(FromData, is_open=True):
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:
         """The bounds of `rounding` in the precision of x, plus the possible error from underflow in
-        float32."""
+        float32, or before a multiplication by weights."""
         errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
-        lost = arrays.underflow(x)
+        lost = max(self.amplification, 1.0) * arrays.underflow(x) + self.amplification * TINY
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
@@ -231,7 +232,11 @@ class Function(FromData, is_open=True):
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much the slope changes within a distance ``reach``; a guess if L is unknown."""
+        """How far the slope may exceed ``slope`` where |x| <= reach; a guess if L is unknown.
+
+        In a `Sum`, ``slope`` is that of the sum, in which the slopes of the parts may cancel. A
+        function whose errors depend on its slope, or whose slope is exact, must allow for that.
+        """
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
@@ -333,10 +338,11 @@ class SmoothFunction(Function, is_open=True):
         """-h, if that is convex too: then h is linear, and can be maximised; otherwise None."""
         return None
 
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+    def sized(self, x0: Array, project: Projection, in_sum: bool = False) -> SmoothFunction:
         """The function for a run that starts at x0 in Z.
 
-        If error bounds need the typical size of values and slopes, it is measured near x0.
+        If error bounds need the typical size of values and slopes, it is measured near x0. A part
+        of a sum needs more: only the value and slope of the sum are known at other points.
         """
         return self
 

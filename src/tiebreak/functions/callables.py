@@ -18,7 +18,7 @@ class StartSizes(NamedTuple):
     """The sizes of the value and slope at the start of a run, and how fast the slope changes."""
 
     value: float = 0.0
-    slope: float = 0.0
+    slope: float = 0.0  # if L is known, a bound on the slope at 0
     change: float = 0.0  # change of the slope per unit of distance
 
 
@@ -36,11 +36,12 @@ class Smooth(SmoothFunction, keyword=""):
     ``lipschitz``, ``strong_convexity`` and ``lower_bound`` are not verified, but the certificate
     relies on them. The certificate also assumes that the errors of the callables are at most 64
     machine epsilons, relative to the sizes involved: the value, the slope, and the change of the
-    slope times |x|. Without ``lipschitz``, these sizes are also measured at the start; the change
-    of the slope is then the largest one along three directions, one of which is x0. For
-    ½x'Qx - c'x + d, for example, the sizes account for every term, even if the terms cancel. If the
-    callables add and subtract a large constant, the loss of digits goes unnoticed unless you give
-    ``lipschitz``.
+    slope times |x|. In a sum, where it may cancel, the slope is measured at the start, and
+    ``lipschitz`` bounds it elsewhere. Without ``lipschitz``, these sizes are also measured at the
+    start; the change of the slope is then the largest one along three directions, one of which is
+    x0. For ½x'Qx - c'x + d, for example, the sizes account for every term, even if the terms
+    cancel. If the callables add and subtract a large constant, the loss of digits goes unnoticed
+    unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,
@@ -110,16 +111,20 @@ class Smooth(SmoothFunction, keyword=""):
             return slope
         return arrays.own(slope, x)  # a copy: the callable may reuse its buffer
 
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        if math.isfinite(self.lipschitz):
+    def sized(self, x0: Array, project: Projection, in_sum: bool = False) -> SmoothFunction:
+        is_known = math.isfinite(self.lipschitz)
+        if is_known and not in_sum:
             return self
-        slope, value = self.gradient(x0), abs(self.value(x0))
+        mine, slope = copy.copy(self), self.gradient(x0)
         steepness, size = arrays.norm(slope), arrays.norm(x0)
+        if is_known:
+            mine.at_start = StartSizes(slope=steepness + self.lipschitz * size)
+            return mine
+        value = abs(self.value(x0))
         length = TOL.away * (size or (value / steepness if steepness > 0.0 else 0.0) or 1.0)
         count = np.arange(1.0, x0.shape[0] + 1.0)
         directions = (x0, slope, arrays.like(np.cos(count * count), x0))
         changes = [self._change(x0, project, slope, d, length) for d in directions]
-        mine = copy.copy(self)
         mine.at_start = StartSizes(value, steepness, max(changes))
         return mine
 
@@ -148,7 +153,7 @@ class Smooth(SmoothFunction, keyword=""):
 
     def turning(self, reach: float, slope: float) -> float:
         if math.isfinite(self.lipschitz):
-            return self.lipschitz * reach
+            return self.at_start.slope + self.lipschitz * reach
         return max(slope, self.at_start.slope, self.at_start.change * reach)
 
     def rounding(

@@ -66,6 +66,7 @@ class SquaredNorm(SmoothFunction):
             self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
+        self.amplification = self.lipschitz  # by weights
         self._size = 0.0 if self.center is None else self.extent(self.center)
         vector = self.center if self.is_scalar else self.weight
         if vector is not None:
@@ -230,6 +231,9 @@ class Linear(SmoothFunction):
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self._size * reach + abs(self.constant)
+
+    def turning(self, reach: float, slope: float) -> float:
+        return self._size  # c is exact, but a multiple of c is rounded
 
 
 class Flat(SmoothFunction, in_tables=False):

@@ -52,14 +52,16 @@ class Combination(SmoothFunction, is_open=True):
         functions = [h.negative for _, h in self.summed]
         return None if None in functions else self._of(functions)
 
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        pairs = [(h, h.sized(x0, project)) for _, h in self.summed]
+    def sized(self, x0: Array, project: Projection, in_sum: bool = False) -> SmoothFunction:
+        in_sum = in_sum or len(self.summed) > 1
+        pairs = [(h, h.sized(x0, project, in_sum)) for _, h in self.summed]
         return self if all(h is new for h, new in pairs) else self._of([new for _, new in pairs])
 
     lipschitz = _summed("lipschitz")
     known_lipschitz = _summed("known_lipschitz")
     rough_lipschitz = _summed("rough_lipschitz")
     lower_bound = _summed("lower_bound")
+    amplification = _summed("amplification")
     _curvature, _defect = _summed("strong_convexity"), _summed("defect")
 
     @property
@@ -88,6 +90,9 @@ class Combination(SmoothFunction, is_open=True):
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return sum(w * h.magnitude(reach, value / w, slope / w) for w, h in self.summed)
+
+    def turning(self, reach: float, slope: float) -> float:
+        return sum(w * h.turning(reach, slope / w) for w, h in self.summed)
 
 
 class Scaled(Combination, in_tables=False):
@@ -133,9 +138,6 @@ class Scaled(Combination, in_tables=False):
         w = self.weight
         of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon, n)
         return w * of_value + epsilon * abs(value), w * of_slope + epsilon * slope
-
-    def turning(self, reach: float, slope: float) -> float:
-        return self.weight * self.function.turning(reach, slope / self.weight)
 
 
 class Sum(Combination, in_tables=False):
@@ -204,7 +206,7 @@ class Sum(Combination, in_tables=False):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         # The values of the two parts are unknown and may cancel, so bounds are used: each part is
-        # at most the sum minus a lower bound on the other part.
+        # at most the sum minus a lower bound on the other part. Slopes may cancel too: `turning`.
         shares = []
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
-from tiebreak.linalg import EPS, Array, Host, arrays, in_files, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.sets import projected
 
@@ -146,11 +146,11 @@ def value_error(
     If x is ``moved`` away from where the value is needed, the smooth part's change counts too: in a
     coarse enough arithmetic, rounding moves x as far.
     """
-    penalty, n = split(h)[1].value(x), int(x.shape[0])
-    parts = max(abs(value) + penalty, parts)
-    epsilon = arrays.epsilon(x)  # h was evaluated in the precision of x: see `Counted`
+    penalty = split(h)[1]
+    parts = max(abs(value) + penalty.value(x), parts)
+    # h was evaluated in the precision of x: see `Counted`
     error, _ = h.rounding_errors(x, reach, parts, steepness)
     if 0.0 < moved < math.inf:
         unit = moved / (reach + moved)
-        error += h.rounding(reach + moved, parts, steepness, unit, n)[0]
-    return error + rounding_unit(epsilon, n) * penalty
+        error += h.rounding(reach + moved, parts, steepness, unit, int(x.shape[0]))[0]
+    return error + penalty.terms.value_error(x)

@@ -202,6 +202,11 @@ class Halfspace(Set):
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
             raise ValueError("Halfspace: normal must not be the zero vector")
+        if not math.isfinite(self._height):
+            raise ValueError(
+                "Halfspace: offset divided by the length of normal must be finite, "
+                f"got {self.offset:g}/{norm(self._precise):g}"
+            )
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, host(self.normal)[None], [self.offset])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -62,7 +62,9 @@ class Polyhedron(Constraints):
         assign(self, "names", tables.common("Polyhedron", *named))
         b = self.b
         if b is None and self.lower is not None:
-            b = np.full(np.shape(self.lower), INFINITY)
+            if self.A is None:
+                raise ValueError("Polyhedron: A must be given with lower, got None")
+            b = np.full(host_matrix("Polyhedron", "A", self.A).shape[0], INFINITY)
         below, equal = _rows("A", self.A, "b", b), _rows("A_eq", self.A_eq, "b_eq", self.b_eq)
         if below is None and equal is None:
             raise ValueError("Polyhedron: A and b, or A_eq and b_eq, must be given, got none")
@@ -370,10 +372,13 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
             return None
         names = tuple(name for index in indices for name in index or ())
         return names if len(set(names)) == len(names) else None
-    names, count = tuple(map(str, given)), sum(count for _, count in parts)
-    if isinstance(given, str) or len(names) != count:
-        got = repr(given) if isinstance(given, str) else len(names)
-        raise ValueError(f"Polyhedron: rows must be names, one per row ({count}), got {got}")
+    count = sum(count for _, count in parts)
+    needed = f"Polyhedron: rows must be names, one per row ({count}), got "
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(needed + (repr(given) if isinstance(given, str) else type(given).__name__))
+    names = tuple(map(str, given))
+    if len(names) != count:
+        raise ValueError(f"{needed}{len(names)}")
     if len(set(names)) < count:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise ValueError(f"Polyhedron: rows must have different names, got {twice!r} twice")

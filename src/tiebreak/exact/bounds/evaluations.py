@@ -9,7 +9,7 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
 from tiebreak.functions import Function, Minorant, Parts, PointWithImage, Zero, split
-from tiebreak.linalg import EPS, TINY, Array, Host, arrays, rounding_unit
+from tiebreak.linalg import EPS, TINY, Array, Host, arrays
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.models import Model
@@ -48,7 +48,7 @@ def evaluate_with_errors(
     errors = h.rounding_errors(x, size, terms, arrays.norm(seen.slope))
     penalty = split(h)[1]
     more = penalty.value(x)
-    value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
+    value_error = errors[0] + penalty.terms.value_error(x) + TINY
     steepness = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
     slope, slope_error = host(seen.slope), errors[1] + TINY
     exact = parts.slope(host(x)) if parts is not None else None

@@ -17,6 +17,8 @@ from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.derived import Repeated
 
+MANY_CLASSES = 1000  # more classes than this are not deduced from fewer rows
+
 
 class MultinomialLoss(ScalarLoss):
     """log(1 + sum of e^-t) over the margins t of an example; a row's target is its example's index.
@@ -124,7 +126,8 @@ class Multinomial(LinearLoss):
             A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        classes: K, at least 2; the largest label plus 1 if None.
+        classes: K, at least 2. If None, K is the largest label plus 1, but at most 1000 or the
+            number of rows.
         weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
             and a row of weight 0 is ignored.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (divided by the sum of the weights
@@ -292,9 +295,16 @@ def _class_count(labels: Host, classes: int | None) -> int:
             "Multinomial: y must hold the classes as whole numbers 0, 1, 2, ..., "
             f"got the value {wrong[0]:g}"
         )
-    top = int(np.max(labels, initial=0.0))
+    top = float(np.max(labels, initial=0.0))
     if count is not None and top >= count:
         raise ValueError(
-            f"Multinomial: y must hold labels below classes = {count}, got the value {top}"
+            f"Multinomial: y must hold labels below classes = {count}, got the value {top:.15g}"
         )
-    return count or max(top + 1, 2)
+    # Ids and dates are no classes, and the memory grows with the largest label. With more classes
+    # than rows, some class has no row; among few classes that may be meant.
+    if count is None and top >= max(len(labels), MANY_CLASSES):
+        raise ValueError(
+            "Multinomial: y must hold the classes as whole numbers 0, 1, 2, ..., "
+            f"got the value {top:.15g} in {len(labels)} rows; classes= allows for more"
+        )
+    return count or max(int(top) + 1, 2)

@@ -71,7 +71,8 @@ class Poisson(LinearLoss):
     if the mean exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n
     (``lipschitz`` is inf): methods that need such a constant reject the loss, and other methods
     estimate a local one. If some t_i exceeds 350 (44 in float32), the value is inf, because the
-    square of such a mean overflows.
+    square of such a mean overflows. So it is if the mean is e^709 times the count (e^88), as for a
+    count of 1e-300.
 
     Args:
         A: matrix as in LeastSquares, one row per observation.

@@ -65,6 +65,7 @@ class Composite(Function, in_tables=False):
     passes = delegated("smooth.passes")
     rounding = delegated("smooth.rounding")
     extent = delegated("smooth.extent")
+    amplification = delegated("smooth.amplification")
     growth = 0.0
 
     def value(self, x: Array) -> float:

@@ -35,6 +35,7 @@ class GroupLayout(NamedTuple):
         return into(each, "multiply", x, each)
 
 
+LISTS = (list, tuple, range, np.ndarray)
 UNGROUPED = GroupLayout(None, np.zeros(1))
 
 
@@ -101,7 +102,9 @@ def _labels(value: Any) -> tuple[Host, int | None]:
         "GroupL2: groups must be a vector with the group of each variable (-1: none) "
         "or a list of lists of variables, got "
     )
-    if isinstance(value, list | tuple) and value and not isinstance(value[0], int | np.integer):
+    if (isinstance(value, list | tuple) and value) and (
+        not isinstance(value[0], int | np.integer) or any(isinstance(v, LISTS) for v in value)
+    ):
         return _from_lists(value, needed), None
     if tables.is_series(value):
         value = value.to_numpy()
@@ -121,7 +124,7 @@ def _from_lists(lists: Sequence[Any], needed: str) -> Host:
     """The labels of the variables up to the last one in a group."""
     label: dict[int, int] = {}
     for name, variables in enumerate(lists):
-        if not isinstance(variables, list | tuple | range | np.ndarray):
+        if not isinstance(variables, LISTS):
             raise TypeError(f"{needed}a list with {checks.what_it_is(variables)}")
         if len(variables) == 0:
             raise ValueError(
@@ -132,6 +135,11 @@ def _from_lists(lists: Sequence[Any], needed: str) -> Host:
             if i in label:
                 raise ValueError(f"GroupL2: groups must be disjoint, got variable {i} twice")
             label[i] = name
-    labels = np.full(max(label) + 1, -1)
+    try:
+        labels = np.full(max(label) + 1, -1)
+    except (MemoryError, ValueError):  # NumPy's words for too many entries
+        raise ValueError(
+            f"GroupL2: groups must hold variables of a vector that fits in memory, got {max(label)}"
+        ) from None
     labels[list(label)] = list(label.values())
     return labels

@@ -11,7 +11,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Host, Matrix, arrays, matrices
+from tiebreak.linalg import Host, Matrix, arrays, matrices, rounding_unit
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
@@ -95,6 +95,19 @@ class OperatorTerms(OnlyConic):
             return float(xp.sum(up * self.lengths(off)))
         return float(xp.sum(xp.where(off > 0.0, up, down) * abs(off)))
 
+    def value_error(self, x: Array) -> float:
+        """The products and the center cancel, so the error grows with |D||x| + |center|."""
+        D, epsilon = self.matrix(int(x.shape[0])), arrays.epsilon(x)
+        rows, n = D.shape
+        error = rounding_unit(epsilon, rows) * self.value(x)
+        if isinstance(D, matrices.Differences):  # like x - center, each is rounded only once
+            return error
+        point = np.abs(host(x))
+        known = abs(D.on_host()) @ point if D.is_at_hand else D.frobenius * norm(point)
+        sizes = known + (0.0 if self.center is None else np.abs(self.center))
+        weights = np.tile(np.maximum(*self.slopes(rows // self.stacks)), self.stacks)
+        return error + rounding_unit(epsilon, n) * float(np.sum(weights * sizes))
+
     def dual(self, u: Array) -> Array:
         """The projection of u onto the dual set: all u with <u, r> <= value(r) for every r."""
         xp, (up, down) = arrays.namespace(u), self._slopes_like(u)
@@ -173,6 +186,10 @@ class TermsSum(OnlyConic):
 
     def value(self, x: Array) -> float:
         return sum(part.value(x) for part in self.parts)
+
+    def value_error(self, x: Array) -> float:
+        # Values are not negative, and the last sum rounds by less than a part's own error.
+        return sum(part.value_error(x) for part in self.parts)
 
     def subgradient(self, x: Array) -> Array:
         first, second = self.parts

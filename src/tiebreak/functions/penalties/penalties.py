@@ -475,8 +475,13 @@ class PenaltySum(Penalty, in_tables=False):
     second: Penalty
 
     def __post_init__(self) -> None:
-        first, second = self.first.dimension, self.second.dimension
-        assign(self, "dimension", second if first is None else first)
+        sizes = [p.dimension for p in (self.first, self.second) if p.dimension is not None]
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                "PenaltySum: both penalties must have the same number of variables, "
+                f"got {sizes[0]} and {sizes[1]}"
+            )
+        assign(self, "dimension", sizes[0] if sizes else None)
         if self._for_cones is None:
             joint(known(self.first), known(self.second), owner="PenaltySum")
         remember(self, PenaltySum, first=self.first, second=self.second)

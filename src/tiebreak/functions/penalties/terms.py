@@ -34,7 +34,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups
-from tiebreak.linalg import Host, arrays, into
+from tiebreak.linalg import Host, arrays, into, rounding_unit
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
@@ -117,6 +117,11 @@ class Terms:
             length = norm(x)
             total += 0.5 * (self.square * length) * length
         return total
+
+    def value_error(self, x: Array) -> float:
+        """A bound on the rounding error of the value: no terms cancel, and x - center is rounded
+        only once."""
+        return rounding_unit(arrays.epsilon(x), int(x.shape[0])) * self.value(x)
 
     def subgradient(self, x: Array) -> Array:
         """One subgradient at a point x of the domain; a norm that is 0 at x contributes 0."""
