@@ -580,7 +580,7 @@ HEADERS: dict[str, tuple[Any, str]] = {
         "LeastSquares: b must have one entry per row of A (1), got 2",
     ),
     "a file name": (problem_code(made("Linear", c="/etc/passwd")), "Linear: c must be an array"),
-    "huge groups": (problem_code(made("GroupL2", groups=[[10**15]])), "does not fit in memory"),
+    "huge groups": (problem_code(made("GroupL2", groups=[[10**15]])), "fits in memory"),
     "no array": (problem_code(made("Linear", c={"array": "c"})), "is damaged"),
     "no name": (problem_code(made("Linear", c={"array": ["c"]})), "is damaged"),
     "half a composite": (  # whose gradient would not be that of its value
