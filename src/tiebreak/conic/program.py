@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg import Host
-from tiebreak.linalg.conic_form import Kind
+from tiebreak.linalg.conic_form import Kind, entries
 
 DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster as a dense array
 KEPT_DENSE = 2**14  # matrices with at most this many entries stay dense: small sparse ones are slow
@@ -85,6 +85,21 @@ class ConicProgram:
     def size(self) -> int:
         """The number of variables, auxiliary ones included."""
         return int(self.rows.shape[1])
+
+    def distances(self) -> Host:
+        """Return the largest distance from 0 to a cone's boundary along each entry of z, roughly.
+
+        It is 0 for an entry that no cone with an offset depends on.
+        """
+        firsts, offset = cone_groups(self.cones), np.abs(self.offset)
+        sizes = np.repeat(
+            np.maximum.reduceat(offset, firsts) if len(firsts) else offset,
+            np.diff(np.append(firsts, len(offset))),
+        )
+        row, column, value = entries(self.rows)
+        found, some = np.zeros(self.size), value != 0.0
+        np.maximum.at(found, column[some], sizes[row[some]] / np.abs(value[some]))
+        return found
 
     def value(self, number: int, z: Host) -> float:
         """Return a level's value at the x in z; auxiliary variables may be larger than needed."""

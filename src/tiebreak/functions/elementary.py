@@ -85,7 +85,7 @@ class SquaredNorm(SmoothFunction):
             raise ValueError("SquaredNorm: weight must have a positive entry, got only zeros")
         self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
         self.growth = float(w[w > 0.0].min())
-        self._shares = np.sqrt(w / w.max())
+        self._counts = np.asarray(w > 0.0, dtype=float)
 
     @property
     def squares(self) -> Squares:
@@ -147,11 +147,8 @@ class SquaredNorm(SmoothFunction):
         return error * (reach + self._size), error
 
     def extent(self, x: Array) -> float:
-        """The root of sum_j (weight_j/L) x_j², in which entries of weight 0 do not count."""
-        if self.is_scalar:
-            return arrays.norm(x)
-        unit = rounding_unit(arrays.epsilon(x), int(x.shape[0]))
-        return arrays.norm(arrays.like(self._shares, x) * x) * (1.0 + unit)
+        """The length of the entries of x whose weight is not 0."""
+        return arrays.norm(x if self.is_scalar else arrays.like(self._counts, x) * x)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.lipschitz * (reach + self._size) ** 2
