@@ -45,8 +45,8 @@ def test_the_guard_is_within_two_tolerances_of_the_optimum_where_it_promises_tha
     is_full, seeds = problems > 60, range(part, problems, 4)
     for seed in seeds:
         d, rng = drawn(seed), np.random.default_rng([1, seed])
-        # A third of the methods for each problem: all of them took half of `make prove`.
-        others = NAMES[1:][seed % 3 :: 3] if is_full else rng.choice(NAMES[1:], 2, False).tolist()
+        # A few methods for each problem, in turn: all of them would take hours.
+        others = NAMES[1:][seed % 12 :: 12] if is_full else rng.choice(NAMES[1:], 2, False).tolist()
         for method in ("auto", *others):
             rtol = 10.0 ** -int(rng.integers(2, 7))
             try:

@@ -49,8 +49,8 @@ def test_the_minimum_with_a_slope_is_never_too_large():
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["above", "with a square", "below"])
 def test_the_answer_is_that_of_a_semidefinite_program(kind, count):
-    cp, draws, open_ends = pytest.importorskip("cvxpy"), range(count(2, 60)), []
-    for seed in draws:
+    cp = pytest.importorskip("cvxpy")
+    for seed in range(count(2, 60)):
         shape, M, t, _ = drawn(seed)
         X = cp.Variable(shape)
         x = cp.vec(X, order="C")
@@ -65,16 +65,11 @@ def test_the_answer_is_that_of_a_semidefinite_program(kind, count):
             objective = cp.Minimize(norm + square)
             g, f = 0.0, cp.Problem(objective, [M @ x == t]).solve(cp.CLARABEL)
         result = tb.solve(tb.Problem(lower=lower, upper=upper))
-        if not result.success:  # then at least both gaps are proved
-            open_ends.append((seed, str(result)))
-            assert result.upper_gap <= result.tolerance[0], open_ends
-            assert result.lower_gap <= result.tolerance[1], open_ends
+        assert result.success, (seed, str(result))
         assert result.lower_value == pytest.approx(g, rel=1e-4, abs=1e-4)
         if f is not None:
             assert result.upper_value == pytest.approx(f, rel=1e-4, abs=1e-4)
             assert abs(result.upper_value - f) <= result.upper_error + 1e-6 * (1.0 + abs(f))
-    # Draw 28 below ends at max_iter: g grows so slowly there that the guard needs g* to 1e-13.
-    assert len(open_ends) <= len(draws) // 50, open_ends
 
 
 @pytest.mark.parametrize(

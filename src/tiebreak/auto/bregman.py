@@ -53,7 +53,7 @@ SLOPE_UNITS = 8.0  # rounding error of a slope, in units of epsilon times the si
 ROUND_PATIENCE = 500  # if so many steps do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 FEW = 100.0  # rounding errors may add up to this multiple of their estimate, and f is then settled
-SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
+SETTLED_PATIENCE = 32  # patience with steps along a face, and once f has settled up to rounding
 RENEWAL = 0.25  # recompute the Hessians after this many steps per free variable
 WORTHWHILE = 16  # Hessians do not pay off for fewer steps than this
 RELEASE = 0.3  # change the face if less than this share of the slope lies along it
@@ -207,7 +207,7 @@ class BregmanIteration(Method):
             state = state._replace(least=left, stalled=0)
         else:
             state = state._replace(stalled=state.stalled + 1)
-        if left <= max(ROUND_ACCURACY * lower_residual, _rounding_of_slope(state)):
+        if left <= max(ROUND_ACCURACY * lower_residual, _rounding_of_slope(problem, state)):
             return _end_round(problem, state, max(lower_residual, left))
         enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
@@ -217,7 +217,9 @@ class BregmanIteration(Method):
             return _gave_up(state, "a round could not be solved to rounding accuracy")
         if state.by_cg:
             return self._cg_step(problem, state, conjugate_gradients.begin(here.g, here.smooth))
-        if arrays.norm(here.slope) < RELEASE * left:
+        # A step of the prox may leave the face, also if steps along a curved face lead nowhere.
+        is_stuck = not face.is_plain and (state.stalled + 1) % SETTLED_PATIENCE == 0
+        if is_stuck or arrays.norm(here.slope) < RELEASE * left:
             return _prox_step(problem, state, face)
         return _quasi_newton_step(problem, state, face)
 
@@ -264,7 +266,8 @@ class BregmanIteration(Method):
                 least=left if is_halved else state.least,
                 stalled=0 if is_halved else state.stalled + 1,
             )
-            floor = max(_rounding_of_slope(state), noise * arrays.norm(after.moved) / state.scale)
+            of_step = noise * arrays.norm(after.moved) / state.scale
+            floor = max(_rounding_of_slope(problem, state), of_step)
             is_over = (
                 left <= max(0.5 * ROUND_ACCURACY * lower_residual, floor)
                 or state.stalled >= CG_PATIENCE
@@ -312,11 +315,11 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     enough = F_SETTLED if int(x.shape[0]) <= KEPT_MATRIX else F_SETTLED_COARSELY
     # Where g hardly curves, a small slope of g may still hide a large change of x, of which neither
     # f nor the estimate knows anything yet: hardly more than rounding may be left of the slope.
-    noise = _rounding_of_slope(state)
-    is_settled = (
-        upper_error <= max(enough, 32.0 * arrays.epsilon(x)) and lower_residual <= FEW * noise
-    )
-    if is_settled or lower_residual <= noise:
+    noise = _rounding_of_slope(problem, state)
+    is_flat = lower_residual <= FEW * noise
+    is_settled = is_flat and upper_error <= max(enough, 32.0 * arrays.epsilon(x))
+    is_lost = eta * arrays.norm(here.f.slope) <= noise  # f no longer influences the round
+    if is_settled or lower_residual <= noise or (is_flat and is_lost):
         # What is left of g's slope may be rounding of eta f, and |c| times as much missing in f.
         is_near = is_settled or arrays.norm(c) * lower_residual <= enough * unit
         again = state if is_near or state.rounds >= MAX_ROUNDS else _rebalanced(problem, state)
@@ -357,12 +360,15 @@ def _sizes(state: State) -> float:
     return arrays.norm(g.slope) + state.eta * (arrays.norm(f.slope) + arrays.norm(state.slope_sum))
 
 
-def _rounding_of_slope(state: State) -> float:
+def _rounding_of_slope(problem: Problem, state: State) -> float:
     """Bound the rounding error in the slope of the round's objective."""
-    sizes = _sizes(state)
+    x, sizes = state.here.x, SLOPE_UNITS * _sizes(state)
+    from_x = arrays.norm(x) / state.scale
     if state.by_cg:  # at a zero residual the slopes give no scale, but x does
-        sizes += arrays.norm(state.here.x) / state.scale
-    return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
+        sizes += SLOPE_UNITS * from_x
+    elif problem.penalties[1].terms.has_weights:  # x is rounded where the prox ends
+        sizes += from_x
+    return arrays.epsilon(x) * sizes
 
 
 def _rounding_of_value(state: State) -> float:
