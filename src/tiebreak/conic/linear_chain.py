@@ -103,12 +103,14 @@ class LinearChain:
         # Each level with slack has its own row, which is inactive until that level is solved.
         cuts = [i for i, slack in enumerate(slacks) if slack is not None]
         costs = sp.csr_array([h.linear for h in program.objectives])
-        self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
-        self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
+        self.rows: Any = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
+        self.cuts: dict[int, int] = {
+            level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)
+        }
         free = np.full(len(cuts), np.inf)
         ends = np.append(least[kept], -free), np.append(program.offset[kept], free)
         self.ranges, self.whole = (Ranges(*both, *ends) for both in bounds)
-        self.columns = sp.csr_array(sp.hstack([-self.rows.T, costs.T]))
+        self.columns: Any = sp.csr_array(sp.hstack([-self.rows.T, costs.T]))
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
         self.found: list[LevelSolution] = []

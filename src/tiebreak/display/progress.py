@@ -27,7 +27,7 @@ LETTERS = LevelNames("g", "f")
 class Screen:
     """A place to show progress; the base class overwrites a line of the terminal."""
 
-    every = 0.1  # seconds between two updates
+    every: float = 0.1  # seconds between two updates
     names = LETTERS
     _is_used = False
 
@@ -50,7 +50,7 @@ class Screen:
 class Log(Screen):
     """Progress in a file or pipe: complete lines from time to time, without control characters."""
 
-    every = 10.0
+    every: float = 10.0
 
     def text(self, said: str) -> None:
         print(said.rstrip(), file=sys.stderr, flush=True)
@@ -62,7 +62,7 @@ class Log(Screen):
 class Notebook(Screen):
     """A single output below a notebook cell, updated in place."""
 
-    every = 0.2
+    every: float = 0.2
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -83,7 +83,7 @@ class Notebook(Screen):
 class Rich(Screen):
     """A table of both levels, drawn by rich."""
 
-    every = 0.5  # seconds; an update takes more than a millisecond
+    every: float = 0.5  # seconds; an update takes more than a millisecond
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -142,7 +142,7 @@ class Tqdm(Screen):
 class Told(Screen):
     """The user's own object or function, called with every recorded row."""
 
-    every = 0.0
+    every: float = 0.0
 
     def __init__(self, progress: Any) -> None:
         self._update = progress.update if hasattr(progress, "update") else progress

@@ -75,6 +75,10 @@ class Remote(DeferredImage):
     recompute its image.
     """
 
+    home: Rows
+    key: int
+    is_anew: bool
+
     def __init__(
         self,
         home: Rows,
@@ -130,7 +134,7 @@ class RemoteRows:
     def __init__(self, times: Callable[..., Array], rows: slice, is_transposed: bool) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
         # Callers need only the number of rows.
-        self.shape = (rows.stop - rows.start,)
+        self.shape: tuple[int] = (rows.stop - rows.start,)
 
     def __matmul__(self, v: Array) -> Array:
         return self._times(self._rows, self._is_transposed, v)
@@ -172,7 +176,7 @@ class Rows(Matrix):
             partial(from_store, ray.put(one)) if callable(one) else one for one in sources
         ]  # an attribute, to keep objects in Ray's store alive
         ends = [len(sources) * i // workers for i in range(workers + 1)]
-        self.workers = [
+        self.workers: list[Any] = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
             for first, last in itertools.pairwise(ends)
         ]
@@ -184,9 +188,9 @@ class Rows(Matrix):
         # The worker of every shard, and the shard's number there.
         self._shards = [(w, i) for w, share in enumerate(shares) for i in range(len(share))]
         check_alike(self.kind, facts)
-        self.shape = (sum(one.rows for one in facts), facts[0].columns)
+        self.shape: tuple[int, int] = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
-        self.prototype = np.empty(0, dtype=self.dtype)
+        self.prototype: Array = np.empty(0, dtype=self.dtype)
         self.frobenius = math.hypot(*(one.size for one in facts))
 
     def forward(self, *xs: Array) -> list[Array]:

@@ -115,7 +115,8 @@ class Shard:
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.loss = made.of_matrix(made.matrix)  # without forming A'A: a step reads the rows once
+        # Without forming A'A: a step reads the rows once.
+        self.loss: LinearLoss = made.of_matrix(made.matrix)
         self.kept: dict[int, PointWithImage] = {}
 
     def facts(self) -> ShardFacts:

@@ -44,7 +44,7 @@ class Store:
     ) -> None:
         self.path: Path | None = None if path is None else npz_path("solve", "checkpoint", path)
         self.x0 = x0
-        self.who = {} if self.path is None else identity(problem, method, x0)
+        self.who: dict[str, str] = {} if self.path is None else identity(problem, method, x0)
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:

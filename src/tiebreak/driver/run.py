@@ -95,13 +95,15 @@ class Run:
         certifies: bool = True,
         former: Result | None = None,
     ) -> None:
-        self.method, self.certifies = method, certifies or method.adapts
-        self.relative = self.absolute = (0.0, 0.0)  # tolerances, if the loop has any
+        self.method: Method = method
+        self.certifies: bool = certifies or method.adapts
+        self.relative: tuple[float, float] = (0.0, 0.0)  # the tolerances, if the loop has any
+        self.absolute: tuple[float, float] = (0.0, 0.0)
         self.is_guarded = True  # must f(x) also be shown not to lie far below f*?
         self.fall: NoMinimum | None = None  # a direction along which there is no minimum
         self.is_empty = False  # do multipliers prove that Z is empty?
-        self.is_foreign = self.certifies and not is_ours(type(method))
-        self.has_claims = False  # has a third-party method claimed an interval?
+        self.is_foreign: bool = self.certifies and not is_ours(type(method))
+        self.has_claims: bool = False  # has a third-party method claimed an interval?
         self.least: Least | None = saved.least if saved else None
         # The last state at which everything requested was proved, and its `Standing` at that time.
         self.certified = saved.certified if saved else None
@@ -111,15 +113,19 @@ class Run:
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # where ``start_values`` are taken
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
-        self.upper, self.lower, self._uncounted = Counted(f1), Counted(g1), problem
+        self.upper: Counted = Counted(f1)
+        self.lower: Counted = Counted(g1)
+        self._uncounted = problem
         self.problem: Problem = with_smooth_parts(problem, self.upper, self.lower)
         self.before: Counts = saved.counts if saved else Counts()
         self.seconds_before: float = saved.seconds if saved else 0.0
-        self.clock = time.perf_counter() if began is None else began
+        self.clock: float = time.perf_counter() if began is None else began
         if saved:
-            self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
-            self.start_values = saved.start_values
-            self.accumulator = BoundAccumulator(self.problem, x0, saved.sums)
+            self.iteration: int = saved.iteration
+            self.rows: list[Row] = list(saved.rows)
+            self.state = saved.state
+            self.start_values: tuple[float, float] = saved.start_values
+            self.accumulator: BoundAccumulator = BoundAccumulator(self.problem, x0, saved.sums)
             self._note_violations()
         else:
             self.iteration, self.rows = 0, []

@@ -90,10 +90,10 @@ class CompiledLevels(ConicLevels):
         promised = promises(pairs[0]) + [text for pair in pairs for text in descriptions(pair)]
         self.model, self.promises = levels, tuple(dict.fromkeys(promised))
         self.names, self.signs = levels.names, tuple(level.sign for level in levels.levels)
-        self.rules = tuple(level.rule for level in levels.levels)
+        self.rules: tuple[Slack, ...] = tuple(level.rule for level in levels.levels)
         self.before, _ = value_with_error(objectives[0], start)
         said = (text for pair in pairs for text in assumptions(pair))
-        self.assumed = tuple(dict.fromkeys(said))
+        self.assumed: tuple[str, ...] = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
         """Return the program, which is compiled only once."""

@@ -164,7 +164,9 @@ class NormalEquations:
             scaled = np.sqrt(others)[:, None] * B.dense
             matrix = np.diag(H) if H.ndim == 1 else H
             self._kernel = _Factor(matrix + scaled.T @ scaled, diagonal)
-        self.is_sound = self._kernel.is_sound and (not len(self._rows) or self._small.is_sound)
+        self.is_sound: bool = self._kernel.is_sound and (
+            not len(self._rows) or self._small.is_sound
+        )
 
     def solve(self, right: Host) -> Host:
         """Return d for this right-hand side."""

@@ -322,7 +322,7 @@ class EstimatorLoss:
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", or "more classes"
     has_counts: ClassVar[bool] = False  # must the targets be non-negative?
-    lower_bound = 0.0
+    lower_bound: float = 0.0
 
     @staticmethod
     def predicted(scores: Host) -> Host:

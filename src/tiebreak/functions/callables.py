@@ -74,16 +74,20 @@ class Smooth(SmoothFunction, keyword=""):
                 raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
         self._value, self._gradient = value, gradient
         self.at_start: StartSizes = StartSizes()
-        self.lipschitz = (
+        self.lipschitz: float = (
             math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
         )
-        self.strong_convexity = checks.at_least("Smooth", "strong_convexity", strong_convexity)
+        self.strong_convexity: float = checks.at_least(
+            "Smooth", "strong_convexity", strong_convexity
+        )
         if self.strong_convexity > self.lipschitz:
             raise ValueError(
                 "Smooth: strong_convexity must not exceed lipschitz, "
                 f"got {self.strong_convexity} > {self.lipschitz}"
             )
-        self.lower_bound = checks.number("Smooth", "lower_bound", lower_bound, "a number or -inf")
+        self.lower_bound: float = checks.number(
+            "Smooth", "lower_bound", lower_bound, "a number or -inf"
+        )
         if math.isnan(self.lower_bound) or self.lower_bound == math.inf:
             raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
 

@@ -58,7 +58,7 @@ class SquaredNorm(SmoothFunction):
     def __init__(self, weight: object = 1.0, center: object = None) -> None:
         remember(self, SquaredNorm, weight=weight, center=center)
         both = ("weight", tables.names(weight)), ("center", tables.names(center))
-        self.names = tables.common("SquaredNorm", *both, what="names")
+        self.names: tuple[Any, ...] | None = tables.common("SquaredNorm", *both, what="names")
         self.is_scalar: bool = not checks.is_sequence(weight)
         self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
         if self.is_scalar:
@@ -66,12 +66,12 @@ class SquaredNorm(SmoothFunction):
             self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
-        self.amplification = self.lipschitz  # by weights
+        self.amplification: float = self.lipschitz  # by weights
         self._size = 0.0 if self.center is None else self.extent(self.center)
         vector = self.center if self.is_scalar else self.weight
         if vector is not None:
-            self.dimension = int(vector.shape[0])
-            self.prototype = vector[:0]
+            self.dimension: int = int(vector.shape[0])
+            self.prototype: Any | None = vector[:0]
 
     def _set_weights(self, weights: Array) -> None:
         """Set a weight for each variable, in the same precision as the center."""
@@ -173,14 +173,14 @@ class Linear(SmoothFunction):
 
     def __init__(self, c: object, constant: float = 0.0) -> None:
         remember(self, Linear, c=c, constant=constant)
-        self.names = tables.names(c)
+        self.names: tuple[Any, ...] | None = tables.names(c)
         self.c: Array = checks.vector("Linear", "c", c)
-        self.constant = checks.finite("Linear", "constant", constant)
-        self.dimension = int(self.c.shape[0])
-        self.prototype = self.c[:0]
+        self.constant: float = checks.finite("Linear", "constant", constant)
+        self.dimension: int = int(self.c.shape[0])
+        self.prototype: Any | None = self.c[:0]
         self._size = arrays.norm(self.c)
         if self._size == 0.0:
-            self.lower_bound = self.constant
+            self.lower_bound: float = self.constant
 
     @property
     def in_float64(self) -> Linear:

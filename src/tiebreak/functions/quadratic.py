@@ -79,7 +79,7 @@ class Quadratic(SmoothFunction):
         remember(self, Quadratic, Q=Q, c=c, constant=constant, lipschitz=lipschitz)
         frame: Any = Q if tables.is_frame(Q) else None
         column = frame.iloc[:, 0] if frame is not None and frame.shape[1] else None
-        self.names = tables.common(
+        self.names: tuple[Any, ...] | None = tables.common(
             "Quadratic",
             ("the columns of Q", tables.names(frame)),
             ("the index of Q", tables.names(column)),

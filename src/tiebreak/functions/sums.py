@@ -154,11 +154,15 @@ class Sum(Combination, in_tables=False):
                 f"got {sizes[0]} and {sizes[1]}"
             )
         remember(self, Sum, first=first, second=second)
-        self.names = tables.common("Sum", ("first", first.names), ("second", second.names))
+        self.names: tuple[Any, ...] | None = tables.common(
+            "Sum", ("first", first.names), ("second", second.names)
+        )
         first, second = in_one_precision("Sum: both functions", known(first), known(second))
         self.first, self.second = first, second
-        self.dimension = sizes[0] if sizes else None
-        self.prototype = first.prototype if first.prototype is not None else second.prototype
+        self.dimension: int | None = sizes[0] if sizes else None
+        self.prototype: Any | None = (
+            first.prototype if first.prototype is not None else second.prototype
+        )
 
     @property
     def summed(self) -> list[tuple[float, SmoothFunction]]:

@@ -135,9 +135,11 @@ class ConicForm:
     """
 
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
-        self.lower, self.upper = lower, upper
+        self.lower: Host = lower
+        self.upper: Host = upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))
-        self.n = self.size = len(lower)
+        self.n: int = len(lower)
+        self.size: int = self.n
         self.radius: float = min(radius, self._rounded_up(arrays.norm(farthest)))
         self._reach = [np.minimum(farthest, self.radius)]
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}

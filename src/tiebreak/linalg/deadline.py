@@ -57,6 +57,11 @@ class Meter:
 class Limit:
     """The ``end`` of a call, by `time.perf_counter`; inf if there is no limit."""
 
+    is_interrupted: bool
+    is_closing: bool
+    end: float
+    share: float
+
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
         self.end = self.share = end  # ``share``: when the current work has to end, see `half`

@@ -31,6 +31,11 @@ class RowGram:
         A: a NumPy array, or a SciPy matrix in CSR form, in float64, with no more rows than columns.
     """
 
+    shape: tuple[int, int]
+    exponent: int
+    values: Host
+    vectors: Host
+
     def __init__(self, A: Any) -> None:
         self.shape, m = A.shape, A.shape[0]
         S, self.exponent = scaled(A)

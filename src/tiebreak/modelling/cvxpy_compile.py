@@ -85,7 +85,7 @@ class Compiler:
         self._roots: dict[int, tuple[Any, SquareRoot]] = {}  # P and its root, for each level
         self._size = 0
         self.columns: Host = np.zeros(0, dtype=int)
-        self.is_shared = False
+        self.is_shared: bool = False
 
     def apply(self, new: set[Any]) -> tuple[CompiledLevel, tuple[Objective, ...]]:
         """The first level, with the constraints of all levels, and all objectives.
@@ -268,7 +268,7 @@ class Definitions:
     def __init__(self, rows: Any, equations: int, variables: Host) -> None:
         import scipy.sparse as sp
 
-        self.given = np.zeros(0)
+        self.given: Host = np.zeros(0)
         self.matrix = rows = sp.csc_array(rows)
         m, n = rows.shape
         # Each u occurs in one row only, so substituting it changes no other row.
@@ -284,7 +284,7 @@ class Definitions:
         self.variables = np.searchsorted(self.kept, variables)
         self._others = np.delete(np.arange(m), self._where)
         inner = rows[:, self.kept]
-        self.rows = inner[self._others]
+        self.rows: Any = inner[self._others]
         self._taken = sp.csr_array(inner[self._where].multiply(1.0 / self._pivot[:, None]))
 
     def with_offset(self, offset: Host) -> Host:

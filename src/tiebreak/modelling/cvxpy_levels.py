@@ -127,10 +127,12 @@ class CvxpyLevels(ConicLevels):
             checks.positive("from_cvxpy", "radius", radius)
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
         self.model, self.promises = self, () if radius is None else (f"{radius=}",)
-        self.assumed = tuple(map(RELIES_ON.format, self.promises))
-        self.rules = _rules(slacks, len(levels))
-        self.names = _names(names, len(levels))
-        self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
+        self.assumed: tuple[str, ...] = tuple(map(RELIES_ON.format, self.promises))
+        self.rules: tuple[Slack, ...] = _rules(slacks, len(levels))
+        self.names: tuple[str, ...] = _names(names, len(levels))
+        self.signs: tuple[int, ...] = tuple(
+            -1 if isinstance(level, cp.Maximize) else 1 for level in levels
+        )
         terms = [sign * level.args[0] for sign, level in zip(self.signs, levels, strict=True)]
         plain = cp.Problem(cp.Minimize(sum(terms)), constraints)
         self.variables, self.parameters = tuple(plain.variables()), tuple(plain.parameters())
@@ -152,7 +154,7 @@ class CvxpyLevels(ConicLevels):
                 raise ValueError(
                     f"from_cvxpy: parameter {parameter.name()} must have a value, got None"
                 )
-        self.before = self._first_value() if self.rules[0].share else math.nan
+        self.before: float = self._first_value() if self.rules[0].share else math.nan
         new = {
             parameter.id  # parameters whose values differ from the program's
             for parameter in self.parameters

@@ -57,19 +57,22 @@ class Balance:
         slopes = terms.slopes(D.shape[0] // terms.stacks)
         self.problem, self.terms, self.A, self.D, self.x = problem, terms, A, D, x
         self.slopes = np.tile(np.minimum(*slopes), terms.stacks)
-        self.e = A.T @ y - D.T @ u
-        self.e_error = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
-        self.y = norm(y) * (1.0 + long)
+        self.e: Host = A.T @ y - D.T @ u
+        self.e_error: Host = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
+        self.y: float = norm(y) * (1.0 + long)
         error = unit * norm(r_size) * (1.0 + long)
-        self.g = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)  # a lower bound
-        self.off = norm(r) * (1.0 + long) + error  # an upper bound on |A x - t|
-        self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + long)
+        # A lower bound on g.
+        self.g: float = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)
+        self.off: float = norm(r) * (1.0 + long) + error  # an upper bound on |A x - t|
+        self.slope: float = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + long)
         # A lower bound on <u, D x - c>.
-        self.gain = float(u @ off) - float(np.abs(u) @ (long * np.abs(off) + unit * off_size))
+        self.gain: float = float(u @ off) - float(
+            np.abs(u) @ (long * np.abs(off) + unit * off_size)
+        )
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
-        self.f = value - error, value + error
-        self.outside = distance_bound(problem.domain, x)  # the distance of x from Z
+        self.f: tuple[float, float] = value - error, value + error
+        self.outside: float = distance_bound(problem.domain, x)  # the distance of x from Z
 
     def below(self, away: float) -> float:
         """A lower bound on f* if f* <= f(x) and |x* - x| <= ``away``."""

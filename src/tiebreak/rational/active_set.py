@@ -183,7 +183,7 @@ class Conditions:
 
     def __init__(self, hessian: Sequence[Row], held: Sequence[Row], n: int) -> None:
         seen = set(pivot_columns([*held, *hessian], n))
-        self.pins = [j for j in range(n) if j not in seen]
+        self.pins: list[int] = [j for j in range(n) if j not in seen]
         self.hessian, self.n = hessian, n
         self.rows: list[Row] = [*held, *({j: 1} for j in self.pins)]
         self.columns: list[Row] = [{} for _ in range(n)]

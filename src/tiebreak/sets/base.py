@@ -72,7 +72,7 @@ class Set(FromData, is_open=True):
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
     is_space: ClassVar[bool] = False  # is the set all of R^n?
     _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
-    describing = ("linear_rows", "conic_form", "recession", "bounds_in")
+    describing: ClassVar[tuple[str, ...]] = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
         """A copy of the set with only the members that its class defines; the rest is unknown."""

@@ -156,12 +156,15 @@ class LinearGap:
     """The gap <c, z(mu)> - beta along the path of a set: see `Gap`."""
 
     def __init__(self, domain: Set, x: Array, c: Array, beta: float) -> None:
-        self.domain, self.x, self.c, self.beta = domain, x, c, beta
-        self.epsilon = arrays.epsilon(c)
+        self.domain: Set = domain
+        self.x: Array = x
+        self.c: Array = c
+        self.beta: float = beta
+        self.epsilon: float = arrays.epsilon(c)
         self.path = domain.projection_path(x, c)
         self.z: Array = None  # z at the latest mu; the next call may overwrite it
-        self.met = True  # does a point of the set satisfy the cut?
-        self.calls = 0
+        self.met: bool = True  # does a point of the set satisfy the cut?
+        self.calls: int = 0
 
     def at(self, mu: float) -> PathPoint:
         """The gap at mu, its slope, and |z|^2/2 - <x, z>."""

@@ -220,7 +220,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         )
         self._keep([ending])
         self.coef_, intercept = layout.split(ending.x)
-        self.intercept_ = self._intercepts(self.coef_, intercept, training)
+        self.intercept_: Any = self._intercepts(self.coef_, intercept, training)
         if outputs > 1:  # adding a constant to all intercepts does not change the loss
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self

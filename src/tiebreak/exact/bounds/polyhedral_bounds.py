@@ -147,13 +147,13 @@ class AroundPoint:
     ) -> None:
         self.domain, self.Z, self.point = domain, Z, point
         self.n, at = g.n, point.at
-        self.away = (norm(start - at) + point.off) * SAFE  # distance from x to p
+        self.away: float = (norm(start - at) + point.off) * SAFE  # distance from x to p
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
-        self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
-        self.curvature_bound = largest_curvature(g, at, self.away)  # valid between x and p
+        self.unit: float = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
+        self.curvature_bound: float = largest_curvature(g, at, self.away)  # valid between x and p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
-        self.slope_bound = norm(self.s) + self.s_error
+        self.slope_bound: float = norm(self.s) + self.s_error
         g, kinks = g.between_kinks(at)
         self.g, self.outliers, self.kink = g, kinks.outliers, kinks.radius()
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
@@ -162,14 +162,16 @@ class AroundPoint:
         # An upper bound on the slope of losses and squares along d, divided by the root of the
         # curvature.
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
-        self.slope_ratio = math.hypot(*ratios) * SAFE
-        self.c = g.c
+        self.slope_ratio: float = math.hypot(*ratios) * SAFE
+        self.c: Host = g.c
         if len(self.outliers) and self.c.any():  # outliers have slopes without curvature
             self.slope_ratio = math.inf
-        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
-        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
-        self.residuals = list(self._residuals(slope))
-        self.off_image = norm(self.C) * point.off  # an upper bound on |C (p - at)|
+        self.margin_rows: float = max((longest_row(part.rows) for part in g.losses), default=0.0)
+        self.margins: float = max(
+            (float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0
+        )
+        self.residuals: list[Residual] = list(self._residuals(slope))
+        self.off_image: float = norm(self.C) * point.off  # an upper bound on |C (p - at)|
         if g.forms:  # C'C is only a lower bound on the form's curvature
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]

@@ -59,7 +59,7 @@ class ScaledEquations:
         self._rounding: float = 2.0 * EPS if is_rounded else 0.0
         self.S, self.exponent = scaled(matrix.on_host())
         self.b: Host = np.ldexp(host(b), -self.exponent)
-        self.is_dense = isinstance(self.S, np.ndarray)
+        self.is_dense: bool = isinstance(self.S, np.ndarray)
         self._sliced = Sliced(self.S) if self.is_dense and self.S.size <= CAREFUL else None
         self.size: float = norm(self.S if self.is_dense else self.S.data)
 

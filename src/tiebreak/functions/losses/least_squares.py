@@ -121,9 +121,9 @@ class LeastSquares(LinearLoss):
         if w.all():  # no row was replaced by zeros
             self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
-        self.matrix = with_scaled_rows(self.matrix, factors)
+        self.matrix: Matrix = with_scaled_rows(self.matrix, factors)
         self.b = self.target = factors * arrays.like(self.b, self.prototype)
-        self.weights = None
+        self.weights: Any | None = None
 
     def _of_matrix(self, matrix: object) -> LeastSquares:
         return LeastSquares(matrix, arrays.double(self.b), gram=False)

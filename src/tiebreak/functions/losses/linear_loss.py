@@ -102,8 +102,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
         self.matrix = checks.matrix(owner, "A", A)
-        self.names = tables.names(A) if tables.is_frame(A) else None
-        rows, self.dimension = self.matrix.shape
+        self.names: tuple[Any, ...] | None = tables.names(A) if tables.is_frame(A) else None
+        rows = self.matrix.shape[0]
+        self.dimension: int = self.matrix.shape[1]
         self.prototype = self.matrix.prototype
         self.mean: bool = checks.flag(owner, "mean", mean)
         self.scale: float = 1.0 / rows if mean and rows else 1.0
@@ -147,7 +148,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _change_precision(self, matrix: Matrix) -> None:
         """Use ``matrix`` from now on: it is the present matrix, or a copy of it in float64."""
         if matrix is not self.matrix:
-            self.data_epsilon = arrays.epsilon(self.prototype)
+            self.data_epsilon: float = arrays.epsilon(self.prototype)
             self.matrix, self.prototype = matrix, matrix.prototype
 
     def _take_weights(self, A: object, weights: object, target: Array) -> Array:

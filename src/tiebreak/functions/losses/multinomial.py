@@ -166,9 +166,11 @@ class Multinomial(LinearLoss):
         self.classes: int = _class_count(arrays.to_numpy(y), classes)
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
-        self.dimension = self.matrix.shape[1]
+        self.dimension: int = self.matrix.shape[1]
         if self.names is not None:  # names are pairs (class, column), as in a stacked table
-            self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
+            self.names: tuple[Any, ...] = tuple(
+                (k, name) for k in range(self.classes) for name in self.names
+            )
 
     def take_labels(self, y: Array) -> None:
         """Store the class of each row; called by constructors."""

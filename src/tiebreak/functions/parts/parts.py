@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -66,11 +66,13 @@ class Parts:
     n: int
     parts: tuple[Part, ...]
 
-    squares = _of_kind(LeastSquaresPart)
-    tilts = _of_kind(LinearPart)
-    forms = _of_kind(QuadraticPart)
-    losses = _of_kind(LossPart)  # losses that are not squares
-    kinked = _of_kind(ClippedPart)  # losses whose slopes have kinks
+    squares: ClassVar[cached_property[list[LeastSquaresPart]]] = _of_kind(LeastSquaresPart)
+    tilts: ClassVar[cached_property[list[LinearPart]]] = _of_kind(LinearPart)
+    forms: ClassVar[cached_property[list[QuadraticPart]]] = _of_kind(QuadraticPart)
+    # Losses that are not squares.
+    losses: ClassVar[cached_property[list[LossPart]]] = _of_kind(LossPart)
+    # Losses whose slopes have kinks.
+    kinked: ClassVar[cached_property[list[ClippedPart]]] = _of_kind(ClippedPart)
 
     @cached_property
     def c(self) -> Host:

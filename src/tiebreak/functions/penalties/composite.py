@@ -34,12 +34,12 @@ class Composite(Function, in_tables=False):
         remember(self, Composite, smooth=smooth, penalty=penalty)
         self.smooth, self.penalty = known(smooth), known(penalty)
         both = ("the smooth part", smooth.names), ("the penalty", penalty.names)
-        self.names = tables.common("Composite", *both)
+        self.names: tuple[Any, ...] | None = tables.common("Composite", *both)
         sizes = [p.dimension for p in (smooth, penalty) if p.dimension is not None]
-        self.dimension = sizes[0] if sizes else None
+        self.dimension: int | None = sizes[0] if sizes else None
         if self.dimension is not None:
             penalty.check(self.dimension)
-        self.prototype = smooth.prototype
+        self.prototype: Any | None = smooth.prototype
 
     def __repr__(self) -> str:
         is_flat = isinstance(self.smooth.bare, Flat)

@@ -34,7 +34,7 @@ class Penalty(FromData, is_open=True):
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # names of the variables, as in Function
     dimension: ClassVar[int | None] = None  # number of variables; None if any number is accepted
-    describing = ("terms", "add_to_conic", "far_rows", "squared")
+    describing: ClassVar[tuple[str, ...]] = ("terms", "add_to_conic", "far_rows", "squared")
 
     def __post_init__(self) -> None:
         for name in self._weights:

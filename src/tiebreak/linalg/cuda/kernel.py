@@ -44,7 +44,7 @@ class Kernel:
     def __init__(self, tiling: Tiling, fresh: int, slopes: int) -> None:
         self.tiling = tiling
         self.slopes = slopes
-        self.teams = tiling.teams
+        self.teams: int = tiling.teams
         values = {
             "REAL": "double" if tiling.itemsize == 8 else "float",
             "COPY": tiling.copy,

@@ -37,9 +37,9 @@ class Dense(Matrix):
 
     def __init__(self, entries: Any) -> None:
         self.entries = entries
-        self.transposed = entries.T
-        self.shape = (int(entries.shape[0]), int(entries.shape[1]))
-        self.prototype = self._zeros(0)
+        self.transposed: Any = entries.T
+        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
+        self.prototype: Array = self._zeros(0)
         if type(entries) is not np.ndarray:
             self.entries_per_call = 2**23
         elif entries.nbytes > CACHED_PAIR_BYTES and entries.flags.c_contiguous:

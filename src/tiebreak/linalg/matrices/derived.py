@@ -116,11 +116,11 @@ class Repeated(Matrix):
         self.block: Matrix = block
         self.copies: int = copies
         rows, n = block.shape
-        self.shape = (copies * rows, copies * n)
-        self.prototype = block.prototype
+        self.shape: tuple[int, int] = (copies * rows, copies * n)
+        self.prototype: Array = block.prototype
         # The GPU kernel handles only one vector of targets, so plain products are used here.
         self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
-        self.entries_per_call = block.entries_per_call
+        self.entries_per_call: int = block.entries_per_call
         self.has_slices, self.is_pass_expensive = block.has_slices, block.is_pass_expensive
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 

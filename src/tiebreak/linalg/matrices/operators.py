@@ -39,9 +39,9 @@ class Operator(Matrix):
     def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
         self.operator: Any = operator
         rows, n = operator.shape
-        self.shape = (int(rows), int(n))
+        self.shape: tuple[int, int] = (int(rows), int(n))
         is_single = np.dtype(getattr(operator, "dtype", None) or np.float64) == np.float32
-        self.prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self.prototype: Array = np.empty(0, dtype=np.float32 if is_single else np.float64)
         self._apply = getattr(operator, "matvec", None) or operator.__matmul__
         self._apply_adjoint = self._apply if is_symmetric else self._adjoint_of(operator)
 
@@ -108,8 +108,8 @@ class Differences(Matrix):
         self.grid, self.is_padded = grid, is_padded
         n, short = math.prod(grid), 0 if is_padded else 1
         self._counts = [n // size * (size - short) for size in grid]
-        self.shape = (sum(self._counts), n)
-        self.prototype = np.empty(0)
+        self.shape: tuple[int, int] = (sum(self._counts), n)
+        self.prototype: Array = np.empty(0)
 
     def forward(self, *xs: Array) -> list[Array]:
         return [self._forward(x) for x in xs]

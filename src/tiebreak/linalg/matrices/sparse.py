@@ -37,8 +37,8 @@ class Sparse(Matrix):
 
     def __init__(self, entries: Any) -> None:
         self.entries, self.transposed = entries, entries.T
-        self.shape = (int(entries.shape[0]), int(entries.shape[1]))
-        self.prototype = np.empty(0, dtype=entries.dtype)
+        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
+        self.prototype: Array = np.empty(0, dtype=entries.dtype)
 
     def forward(self, *xs: Array) -> list[Array]:
         return self._rows.products(xs)

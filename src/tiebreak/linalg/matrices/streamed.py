@@ -77,7 +77,7 @@ class Float64Rows(RowBlocks):
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
-        self.prototype = np.empty(0)
+        self.prototype: Array = np.empty(0)
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((rows, host(block)) for rows, block in self._matrix.blocks())
@@ -145,9 +145,9 @@ class Streamed(RowBlocks, FromData, keyword=""):
         self._given, self._columns = source, columns
         self.source = open_source(source, columns, target)
         self._before: object = stamps(self.source.files) if self.source.files else None
-        self.shape = self.source.shape
+        self.shape: tuple[int, int] = self.source.shape
         is_single = self.source.dtype == np.float32
-        self.prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self.prototype: Array = np.empty(0, dtype=np.float32 if is_single else np.float64)
         self.bytes_read: int = 0
         self.target: Host | None = getattr(self.source, "target", None)
         # Two buffers: one is filled while the other is processed.

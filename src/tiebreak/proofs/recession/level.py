@@ -24,13 +24,15 @@ class RecessionCone:
     Every entry of ``low`` and ``high`` is 0 or infinite.
     """
 
+    low: Host
+    high: Host
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
     def __init__(self, known: Sequence[RecessionDirections], n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
         for some in known:
             self.low, self.high = np.maximum(self.low, some.low), np.minimum(self.high, some.high)
-        self.rows = HostRows(stacked([rows for some in known for rows in some.rows], n))
+        self.rows: HostRows = HostRows(stacked([rows for some in known for rows in some.rows], n))
         self.curves = [(HostRows(A), HostRows(c[None])) for some in known for A, c in some.curves]
         self._project = known[0].project if len(known) == 1 else None
 
