@@ -318,8 +318,8 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     noise = _rounding_of_slope(problem, state)
     is_flat = lower_residual <= FEW * noise
     is_settled = is_flat and upper_error <= max(enough, 32.0 * arrays.epsilon(x))
-    is_lost = eta * arrays.norm(here.f.slope) <= noise  # f no longer influences the round
-    if is_settled or lower_residual <= noise or (is_flat and is_lost):
+    is_without_f = eta * arrays.norm(here.f.slope) <= noise  # f no longer influences the round
+    if is_settled or lower_residual <= noise or (is_flat and is_without_f):
         # What is left of g's slope may be rounding of eta f, and |c| times as much missing in f.
         is_near = is_settled or arrays.norm(c) * lower_residual <= enough * unit
         again = state if is_near or state.rounds >= MAX_ROUNDS else _rebalanced(problem, state)

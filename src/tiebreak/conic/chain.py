@@ -410,9 +410,11 @@ class _Chain:
         reaching it: { sqrt(x² + 1) <= x } is empty. Then a solver ends where rounding hides the
         difference, with multipliers that are too large to bound anything.
         """
+        if not error > size:
+            return False
         own = self.program.variables
         far = TOL.far * np.maximum(self.program.distances(), self.unit)
-        return error > size and bool(np.any(np.abs(z[own]) > far[own]))
+        return bool(np.any(np.abs(z[own]) > far[own]))
 
     def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
         """Return a direction along which a level may have no minimum, or None.
