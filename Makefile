@@ -23,7 +23,7 @@ GENERATOR ?= zensical
 GENERATE := $(if $(filter mkdocs,$(GENERATOR)),NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet,$(BIN)/zensical build --clean) \
 	--strict -f build/mkdocs.yml
 
-.PHONY: help setup run check test prove bench bench-scale lint types floors dist docs pictures clean
+.PHONY: help setup run check test prove bench bench-scale lint types size floors dist docs pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
@@ -83,6 +83,9 @@ types: $(TESTS)  ## how many of the public types pyright knows: at least 95 % (i
 	@$(PIP) 'pyright[nodejs]'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes tiebreak --ignoreexternal --outputjson | $(BIN)/python -c \
 	'import json, sys; known = json.load(sys.stdin)["typeCompleteness"]["completenessScore"]; print(f"{known:.1%} of the public types are known"); sys.exit(known < 0.95)'
+
+size:  ## statements under src/, room by room, and the modules that are too long
+	@$(PYTHON) docs/size.py
 
 # uv finds the oldest versions that are allowed. They may be deprecated by what they import: no error here.
 # scikit-learn 1.6 does not import its own checks unless SciPy's array API is on, which no other test wants.
