@@ -785,7 +785,7 @@ def test_a_face_and_its_factors():
         fixed = rng.standard_normal((independent, k))
         fixed = np.vstack([fixed, fixed[:2] + fixed[1:3]])  # two that depend on the others
         fixed /= np.linalg.norm(fixed, axis=1)[:, None]
-        face, d, slope = active_set.Face(fixed, k), rng.standard_normal(k), rng.standard_normal(k)
+        face, d, slope = active_set.Face(fixed), rng.standard_normal(k), rng.standard_normal(k)
         assert face.T.shape == (k, k - independent)
         np.testing.assert_allclose(fixed @ face.T, 0.0, atol=1e-14)
         np.testing.assert_allclose(fixed @ face.onto(fixed @ d), fixed @ d, atol=1e-12)

@@ -14,7 +14,7 @@ import scipy.sparse
 import tiebreak as tb
 from tiebreak.exact.bounds.curvature_bounds import combined, least_stretch
 from tiebreak.exact.bounds.feasible_points import complement, inward_direction
-from tiebreak.exact.faces import BoundedFace, Face, face_of
+from tiebreak.exact.faces import Face
 from tiebreak.exact.interior_point import Inequalities, NormalEquations, interior_point
 from tiebreak.exact.newton import _line_search, _small_root
 from tiebreak.functions.losses.logistic import LogisticLoss
@@ -89,17 +89,21 @@ def test_faces_of_bounds_are_faces():
     rng = np.random.default_rng(3)
     for dense in (0, 1, 3):
         fixed = np.vstack([bounds(rng, 15, dense)[:6], bounds(rng, 15, dense)[22:]])
-        quick, plain = face_of(fixed), Face(fixed, 15)
-        assert isinstance(quick, BoundedFace)
-        np.testing.assert_allclose(quick.T @ quick.T.T, plain.T @ plain.T.T, atol=1e-13)
+        turn = orthonormal(rng, 15, 15)  # in v = turn u no row fixes a single variable
+        quick, plain = Face(fixed), Face(fixed @ turn)
+        T = turn @ plain.T
+        np.testing.assert_allclose(quick.T @ quick.T.T, T @ T.T, atol=1e-13)
         d, slope, R = (rng.standard_normal(s) for s in (15, 15, (4, 15)))
-        np.testing.assert_allclose(quick.onto(fixed @ d), plain.onto(fixed @ d), atol=1e-12)
-        for ours, theirs in zip(quick.balance(slope), plain.balance(slope), strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-12)
+        np.testing.assert_allclose(quick.onto(fixed @ d), turn @ plain.onto(fixed @ d), atol=1e-12)
+        (w, rest), (weights, turned) = quick.balance(slope), plain.balance(turn.T @ slope)
+        np.testing.assert_allclose(w, weights, atol=1e-12)
+        np.testing.assert_allclose(rest, turn @ turned, atol=1e-12)
         for ours, theirs in zip(
-            quick.step(R, 4.0, slope, 4.0), plain.step(R, 4.0, slope, 4.0), strict=True
+            quick.step(R, 4.0, slope, 4.0),
+            plain.step(R @ turn, 4.0, turn.T @ slope, 4.0),
+            strict=True,
         ):
-            np.testing.assert_allclose(ours, theirs, atol=1e-9)
+            np.testing.assert_allclose(ours, turn @ theirs, atol=1e-9)
 
 
 @pytest.mark.parametrize("condition", [1e1, 1e4, 1e9])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.faces import Face, face_of
+from tiebreak.exact.faces import Face
 from tiebreak.exact.interior_point import Hint, interior_point
 from tiebreak.exact.polyhedra import row_ranges, slack_noise
 from tiebreak.functions import Slope
@@ -197,7 +197,7 @@ class PolyhedronSlice:
     def face(self, on: Host) -> Face:
         """Return the face where these inequalities hold with equality."""
         key = on.tobytes()
-        found = self._kept.pop(key, None) or face_of(self.B[on])
+        found = self._kept.pop(key, None) or Face(self.B[on])
         self._kept[key] = found  # now last, as the most recent face
         # Keep a few faces with their factors for the next Newton step.
         if len(self._kept) > 4:
@@ -317,7 +317,7 @@ def _reduced(M: Host) -> Host:
 
 def can_be_strict(B: Host) -> Host | None:
     """Find the inequalities B v <= 0 that can all be strict at once; None if HiGHS fails."""
-    v = face_of(B).onto(np.full(len(B), -1.0))
+    v = Face(B).onto(np.full(len(B), -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
         return np.ones(len(B), dtype=bool)  # at v all inequalities are strict
     return strict_rows(B)

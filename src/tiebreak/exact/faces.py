@@ -9,57 +9,66 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import singular
 
 
-def face_of(fixed: Host) -> Face:
-    """Return the face {v : fixed v = 0}; the rows of ``fixed`` have norm 1."""
-    single = np.count_nonzero(fixed, axis=1) == 1
-    if single.any():
-        columns = np.nonzero(fixed[single])[1]
-        if len(np.unique(columns)) == len(columns):
-            return BoundedFace(fixed, single, columns)
-    return Face(fixed, fixed.shape[1])
-
-
 class Face:
-    """The space {v : fixed v = 0}, from a QR of fixed'; the rows of ``fixed`` have norm 1."""
+    """The space {v : fixed v = 0}; the rows of ``fixed`` have norm 1.
 
-    def __init__(self, fixed: Host, k: int) -> None:
-        self.count, self._order = len(fixed), np.arange(len(fixed))
-        deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
-        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
-        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
+    If rows fix single variables, each another one, only the other rows are factorised, on the
+    variables that stay free.
+    """
+
+    def __init__(self, fixed: Host) -> None:
+        self._single = np.count_nonzero(fixed, axis=1) == 1
+        self._columns = np.nonzero(fixed[self._single])[1]
+        if len(np.unique(self._columns)) < len(self._columns):
+            self._single, self._columns = np.zeros(len(fixed), dtype=bool), self._columns[:0]
+        self._entries = fixed[self._single, self._columns]
+        self._free = np.ones(fixed.shape[1], dtype=bool)
+        self._free[self._columns] = False
+        self._dense = fixed[~self._single]
+        rows = self._dense[:, self._free]
+        count, k = rows.shape
+        order = np.arange(count)
+        deadline.check(0.5 * deadline.svd_work(k, count, whole=True))
+        Q, triangle = np.linalg.qr(rows.T, mode="complete")
+        if count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
             from scipy.linalg import qr  # takes several times as long as NumPy's qr
 
-            deadline.check(deadline.svd_work(k, self.count, whole=True))
-            Q, triangle, self._order = qr(fixed.T, pivoting=True)
+            deadline.check(deadline.svd_work(k, count, whole=True))
+            Q, triangle, order = qr(rows.T, pivoting=True)
         rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > TOL.touching))
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
-        self._first = self._order[:rank]  # independent rows that span all others
-        self.T = Q[:, rank:]  # an orthonormal basis of the face
+        self._first = order[:rank]  # independent rows that span all others
+        self._rest = Q[:, rank:]  # an orthonormal basis of the face in the free variables
+        self.T = np.zeros((len(self._free), k - rank))  # the same in all variables
+        self.T[self._free] = self._rest
         self._factors: tuple[Host, Host, Host] | None = None  # R and its factors
-
-    def along(self, R: Host) -> Host:
-        """Return R in the basis of the face."""
-        return np.asarray(R @ self.T)
 
     def onto(self, off: Host) -> Host:
         """Return the least-norm d with fixed d = off, if there is one."""
-        if not self.count:
-            return np.zeros(len(self.T))
         from scipy.linalg import solve_triangular
 
-        return np.asarray(
-            self._span @ solve_triangular(self._triangle, off[self._first], trans="T")
-        )
+        d = np.zeros(len(self.T))
+        d[self._columns] = off[self._single] / self._entries
+        if len(self._dense):
+            left = off[~self._single] - self._dense @ d
+            d[self._free] = self._span @ solve_triangular(
+                self._triangle, left[self._first], trans="T"
+            )
+        return d
 
     def balance(self, slope: Host) -> tuple[Host, Host]:
         """Return the w that minimises |slope + fixed'w|, and slope + fixed'w."""
         from scipy.linalg import solve_triangular
 
-        weights = np.zeros(self.count)
-        if not self.count:
-            return weights, slope
-        weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
-        return weights, np.asarray(self.T @ (self.T.T @ slope))
+        of_dense, inside = np.zeros(len(self._dense)), slope[self._free]
+        if len(of_dense):
+            of_dense[self._first] = -solve_triangular(self._triangle, self._span.T @ inside)
+            inside = self._rest @ (self._rest.T @ inside)
+        weights, rest = np.zeros(len(self._single)), np.zeros(len(slope))
+        weights[~self._single], rest[self._free] = of_dense, inside
+        held = slope + self._dense.T @ of_dense
+        weights[self._single] = -held[self._columns] / self._entries
+        return weights, rest
 
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
         """Return the step to the minimum of ½|Rv|² + <slope, v> on the face, and a ray.
@@ -70,7 +79,8 @@ class Face:
         """
         if self._factors is None or self._factors[0] is not R:
             deadline.check(deadline.svd_work(len(R), self.T.shape[1]))
-            s, vt = singular(self.along(R))
+            along = R[:, self._free]
+            s, vt = singular(along @ self._rest if len(self._dense) else along)
             kept = s > rounding
             self._factors = R, s[kept], vt[kept]
         _, s, vt = self._factors
@@ -80,34 +90,3 @@ class Face:
         rest -= vt.T @ (vt @ rest)
         ray = -rest if norm(rest) > TOL.met * size else 0.0 * rest
         return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
-
-
-class BoundedFace(Face):
-    """A face where some rows fix single variables; only the other rows are factorised."""
-
-    def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
-        k = fixed.shape[1]
-        self.count, self._single, self._columns = len(fixed), single, columns
-        self._entries, free = fixed[single, columns], np.ones(k, dtype=bool)
-        free[columns] = False
-        self._free, dense = free, fixed[~single]
-        self._dense, self._rest = dense, Face(dense[:, free], int(np.count_nonzero(free)))
-        self.T = np.zeros((k, self._rest.T.shape[1]))
-        self.T[free] = self._rest.T
-        self._factors = None
-
-    def along(self, R: Host) -> Host:
-        return R[:, self._free] @ self._rest.T if len(self._dense) else R[:, self._free]
-
-    def onto(self, off: Host) -> Host:
-        d = np.zeros(len(self.T))
-        d[self._columns] = off[self._single] / self._entries
-        d[self._free] = self._rest.onto(off[~self._single] - self._dense @ d)
-        return d
-
-    def balance(self, slope: Host) -> tuple[Host, Host]:
-        weights, rest = np.zeros(self.count), np.zeros(len(slope))
-        weights[~self._single], rest[self._free] = self._rest.balance(slope[self._free])
-        held = slope + self._dense.T @ weights[~self._single]
-        weights[self._single] = -held[self._columns] / self._entries
-        return weights, rest

@@ -14,7 +14,7 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
-from tiebreak.exact.faces import face_of
+from tiebreak.exact.faces import Face
 from tiebreak.functions import LinearPart, Parts
 from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
@@ -61,8 +61,8 @@ def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) 
     rows = np.vstack([faces.rows[weights > 0.0], equal])
     if not len(rows):
         return x
-    weights, _ = face_of(rows).balance(slope)
-    face = PolyhedronSlice(faces.rows, faces.offset, face_of(rows).T)
+    weights, _ = Face(rows).balance(slope)
+    face = PolyhedronSlice(faces.rows, faces.offset, Face(rows).T)
     balanced = Parts(h.n, (*h.parts, LinearPart(1.0, rows, weights)))
     better, settled = _newton(h, face, x, basis, balanced)
     return better if settled else x
