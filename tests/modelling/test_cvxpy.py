@@ -418,7 +418,7 @@ def test_compiling_leaves_the_variables_alone():
 
 
 def test_values_that_variables_have_do_not_matter():
-    """CVXPY 1.6 compiles quad_over_lin(x, y) with the value of y, if there is one."""
+    """CVXPY 1.6 compiled quad_over_lin(x, y) with the value of y, if there is one."""
     x = cp.Variable(6)
     first, then = cp.quad_over_lin(A @ x - 9, 4 + x[0]), cp.sum_squares(x)
     best = cp.Problem(cp.Minimize(first), [cp.abs(x) <= 2]).solve(solver="CLARABEL")

@@ -80,7 +80,6 @@ class Compiler:
             else everything
             for level in levels
         ]
-        self._squares = True  # quadratic terms stay in the objectives, not in cones
         self._objectives: dict[int, Objective] = {}
         self._roots: dict[int, tuple[Any, SquareRoot]] = {}  # P and its root, for each level
         self._size = 0
@@ -98,7 +97,9 @@ class Compiler:
             for i, used in enumerate(self._parameters)
             if i == 0 or i not in self._objectives or used & new
         ]
-        parts = self._compiled(wanted)
+        # CVXPY has taken the y of quad_over_lin(x, y) for a constant if it had a value (its #2773).
+        with with_values(self._variables, {}):
+            parts = [_compile(self._problems[i]) for i in wanted]
         first = parts[0]
         if any(not _same_set(first.data, part.data) for part in parts[1:]):
             raise ValueError(
@@ -112,23 +113,12 @@ class Compiler:
             self._objectives[i] = self._objective(i, part)
         return first, tuple(self._objectives[i] for i in range(len(self._problems)))
 
-    def _compiled(self, wanted: Sequence[int]) -> list[CompiledLevel]:
-        try:
-            # CVXPY 1.6 treats the y of quad_over_lin(x, y) as a constant if it has a value.
-            with with_values(self._variables, {}):
-                return [_compile(self._problems[i], self._squares) for i in wanted]
-        except TypeError:  # CVXPY 1.6, if there is quad_over_lin(x, y) and another square
-            if not self._squares:
-                raise
-            self._squares = False
-            return self._compiled(wanted)
-
     def _user_columns(self, first: CompiledLevel) -> Host:
         """The columns whose costs change if the user's variables are added to the objective."""
         costs = first.data["c"]
         self._probe.value = max(1.0, np.max(np.abs(costs)))  # large enough to change every cost
         try:
-            moved = _compile(self._problems[0], self._squares).data["c"]
+            moved = _compile(self._problems[0]).data["c"]
         finally:
             self._probe.value = 0.0
         return np.flatnonzero(moved != costs)
@@ -138,7 +128,7 @@ class Compiler:
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # affine constraints need no auxiliary variables
         with with_values(self._variables, {}):
-            alone = sum(_compile(half, self._squares).size for half in self._halves)
+            alone = sum(_compile(half).size for half in self._halves)
         return alone - len(self.columns) > first.size
 
     def _objective(self, i: int, part: CompiledLevel) -> Objective:
@@ -172,12 +162,11 @@ def save_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> None:
         variable.save_value(values.get(variable.id))
 
 
-def _compile(problem: Any, squares: bool) -> CompiledLevel:
+def _compile(problem: Any) -> CompiledLevel:
     import cvxpy as cp
 
-    options = {} if squares else {"use_quad_obj": False}
     try:
-        return CompiledLevel(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
+        return CompiledLevel(*problem.get_problem_data(cp.CLARABEL, solver_opts={}))
     except cp.SolverError as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(
