@@ -33,7 +33,7 @@ from tiebreak.linalg import TOL, Host, arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
-from tiebreak.proofs.recession.watch import NoMinimum
+from tiebreak.proofs.recession.watch import largest_entries
 from tiebreak.rational import solve_exactly
 
 CHAINED = ("auto", "conic")
@@ -259,7 +259,7 @@ def _without_end(levels: Levels, number: int, direction: Host) -> Ended:
     where = " over the solutions of the levels before it" if number else ""
     is_min = levels.levels[number].sign > 0
     what, does = ("minimum", "decreases") if is_min else ("maximum", "increases")
-    entries = NoMinimum("lower", direction).sentence(levels.variables).partition(" along ")[2]
+    entries = f"the direction {largest_entries(direction, levels.variables)}"
     return Ended(FALLS, f"{levels.names[number]} has no {what}{where}: it {does} along {entries}")
 
 

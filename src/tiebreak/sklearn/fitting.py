@@ -21,7 +21,7 @@ from tiebreak.linalg import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.sizes import SECOND
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.proofs.recession.watch import NoMinimum
+from tiebreak.proofs.recession.watch import NoMinimum, largest_entries
 from tiebreak.sets import described
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
@@ -329,15 +329,8 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
 
 def _words(task: Task, d: Host, names: Sequence[str] | None) -> str:
     """Describe a direction by its largest entries, with the names of the features."""
-    coef, intercepts = task.layout.split(d)
-    entries = []
-    for k in range(task.layout.outputs):
-        of_class = "" if task.classes is None else f" of class {task.classes[k]}"
-        for j, value in enumerate(coef[k]):
-            name = f"x{j}" if names is None else str(names[j])
-            entries.append((abs(value), f"{name} {value:+.3g}{of_class}"))
-        entries.append((abs(intercepts[k]), f"intercept {intercepts[k]:+.3g}{of_class}"))
-    largest = max(size for size, _ in entries)
-    entries = [entry for entry in entries if entry[0] > 1e-9 * largest]
-    entries.sort(key=lambda entry: -entry[0])
-    return ", ".join(text for _, text in entries[:5]) + (", ..." if len(entries) > 5 else "")
+    layout = task.layout
+    own = [f"x{j}" for j in range(layout.features)] if names is None else list(names)
+    own += ["intercept"] * layout.has_column
+    classes = [""] if task.classes is None else [f" of class {label}" for label in task.classes]
+    return largest_entries(d, [f"{name}{which}" for which in classes for name in own], 5)

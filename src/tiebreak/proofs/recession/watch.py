@@ -37,18 +37,22 @@ class NoMinimum(NamedTuple):
 
     def sentence(self, names: Sequence[Any] | None) -> str:
         """Return the message, with the names of the variables if they are known."""
-        d = host(self.direction)
-        largest = np.argsort(-np.abs(d), kind="stable")[:3]
-        called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
-        entries = ", ".join(f"{called[i]} {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
-        more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
         letter, what = ("g", LOWER) if self.level == "lower" else ("f", UPPER)
         what = what if self.is_proved else DOUBT.format(letter)
-        return f"{what} along the direction {entries}{more}"
+        return f"{what} along the direction {largest_entries(self.direction, names)}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Return no lines, because the message says everything."""
         return []
+
+
+def largest_entries(direction: Array, names: Sequence[Any] | None, most: int = 3) -> str:
+    """Describe a direction of norm 1 by its largest entries, with the names of the variables."""
+    d = host(direction)
+    largest = np.argsort(-np.abs(d), kind="stable")[:most]
+    called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
+    entries = ", ".join(f"{called[i]} {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
+    return f"{entries}, ..." if np.count_nonzero(np.abs(d) > 1e-9) > most else entries
 
 
 class RecessionWatch:
