@@ -29,7 +29,7 @@ from tiebreak.linalg import (
 )
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets import described, projected
+from tiebreak.sets import projected
 
 REFRESH = 64  # recompute averaged images after this many steps: rounding makes them drift
 DEFAULT_HORIZON = 1000  # planned number of steps for a method that needs one, if none was given
@@ -150,7 +150,7 @@ def need_bounded(method: object, problem: Problem, unless: str = "") -> Refusal 
 def need_argmin(method: object, problem: Problem) -> Refusal | None:
     """Refuse a domain that is unbounded, or over which linear functions are hard to minimise."""
     refusal = need_bounded(method, problem)
-    if refusal or described(problem.domain).has_argmin:
+    if refusal or problem.domain.has_argmin:
         return refusal
     owner, kind = type(method).__name__, type(problem.domain).__name__
     return Refusal(owner, "domain", "must have an easy linear minimisation", kind)

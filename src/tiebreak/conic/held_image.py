@@ -25,7 +25,7 @@ from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove
-from tiebreak.sets import described, projected
+from tiebreak.sets import projected
 
 
 class HeldAnswer(NamedTuple):
@@ -75,7 +75,7 @@ class HeldProblem(NamedTuple):
 
     def solve(self) -> HeldAnswer | None:
         """Return the answer; None if A x = t has no solution in Z or the answer is inaccurate."""
-        is_free = described(self.problem.domain).is_space
+        is_free = self.problem.domain.is_space
         refined, image = None, self.t
         if is_free:
             refined = self._refinement()

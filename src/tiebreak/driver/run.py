@@ -23,7 +23,7 @@ from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import has_projection, projected
+from tiebreak.sets import projected
 
 NOT_FINITE = (
     "solve: {} begins at a point at which the upper or lower level has a value or a gradient that "
@@ -256,7 +256,7 @@ class Run:
 
     def _is_inside(self, x: Array) -> bool:
         """Is x in Z?  Without a projection, the start may be outside Z."""
-        return has_projection(self.problem.domain) or self.problem.domain.contains(x)
+        return self.problem.domain.has_projection or self.problem.domain.contains(x)
 
     @cached_property
     def asked(self) -> tuple[float, float]:

@@ -37,7 +37,7 @@ from tiebreak.proofs.evidence import (
     value_error,
 )
 from tiebreak.proofs.models import Model
-from tiebreak.sets import described, distance_bound
+from tiebreak.sets import distance_bound
 
 HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
 DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes of memory
@@ -136,7 +136,7 @@ class BoundAccumulator:
     @cached_property
     def _growth(self) -> float:
         """The quadratic growth constant of g on R^n; computing it requires a factorisation."""
-        if not described(self.problem.domain).is_space:
+        if not self.problem.domain.is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
 

@@ -11,7 +11,7 @@ from tiebreak.functions import PointWithImage
 from tiebreak.linalg import EPS, TINY, TOL, Array, arrays, deadline, in_files
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
-from tiebreak.sets import described, distance_bound
+from tiebreak.sets import distance_bound
 from tiebreak.sets.domains import distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a smaller gap counts as 0, and a smaller tolerance as no tolerance
@@ -301,7 +301,7 @@ class Certifier:
         Growth on R^n, g - inf g >= mu/2 dist², bounds the distance. If the ball of that radius
         around x is in Z, so is the nearest minimiser, which then also minimises g on Z.
         """
-        g, depth = self._problem.lower, described(self._problem.domain).depth(x)
+        g, depth = self._problem.lower, self._problem.domain.depth(x)
         if depth == 0.0:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]

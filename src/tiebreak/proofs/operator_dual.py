@@ -29,7 +29,7 @@ from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.linalg.spectra import norm_bound
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
-from tiebreak.sets import described, distance_bound, has_projection
+from tiebreak.sets import distance_bound
 
 NO_RANK = (
     "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
@@ -84,7 +84,7 @@ class Balance:
     def _pull(self, away: float) -> float:
         """The largest <e, z - x> for z in Z; small if e is normal to Z at x."""
         domain = self.problem.domain
-        if not has_projection(domain):
+        if not domain.has_projection:
             return math.inf
         most = domain.support(self.e) - float(self.e @ self.x)
         sizes = float(np.abs(self.e) @ np.abs(self.x)) + abs(most)
@@ -126,7 +126,7 @@ def prove(
     found = Balance(problem, terms, A, t, at)
     away = found.distance()
     low = min(found.below(away), found.f[0]) if math.isfinite(away) else 0.0
-    if not described(problem.domain).is_space:
+    if not problem.domain.is_space:
         reach = problem.domain.diameter_in(len(found.x)) + found.outside
         least = found.g - found.slope * reach if math.isfinite(reach) else 0.0
         return Intervals((max(low, 0.0), math.inf), max(least, 0.0), ON_A_SET)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -63,7 +63,8 @@ def distance_violation(what: str, x: Array, project: Callable[[Array], Array]) -
 class Set(FromData, is_open=True):
     """The base class of all sets; the formulas are in the subclasses.
 
-    To support cuts, a set defines either ``cut_projection``, or ``projection_path`` and
+    The methods of a set must not modify their arguments, nor arrays that they have returned. To
+    support cuts, a set defines either ``cut_projection``, or ``projection_path`` and
     ``last_piece``. These methods and everything below `project_cut_with_products` are internal.
     """
 
@@ -97,7 +98,7 @@ class Set(FromData, is_open=True):
 
         if not isinstance(other, Set):
             return NotImplemented
-        return cast("Set", intersection("Intersection", self, other))
+        return intersection("Intersection", self, other)
 
     # --- The members below describe a set, so that callers need not know its class. ---
 
@@ -315,3 +316,6 @@ class Set(FromData, is_open=True):
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
         """mu, z(mu) and |d(mu)| at the start of the last piece, or at any sufficiently large mu."""
         raise NotImplementedError
+
+
+Domain: TypeAlias = Set  # the name of a set in its role as the Z of a problem

@@ -20,10 +20,10 @@ from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.base import INFINITY, Set, Violation
+from tiebreak.sets.base import INFINITY, Domain, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
-from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
+from tiebreak.sets.domains import Constraints, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import host_matrix
 
 
@@ -243,27 +243,15 @@ def arrays_of(domain: Any) -> list[Array]:
 
 
 def intersection(owner: str, *sets: Domain) -> Domain:
-    """The intersection of the sets: one of the library's sets if possible, else an Intersection.
-
-    Raise a Refusal if one of several sets is not derived from `Set`.
-    """
-    found: tuple[Domain, ...] = _merged(owner, sets)
-    if len(found) == 1:
-        return found[0]
-    if not all(isinstance(one, Set) for one in found):
-        outside = next(one for one in found if not isinstance(one, Set))
-        needed = "must be sets of tiebreak if there is more than one"
-        raise Refusal(owner, "the domains", needed, type(outside).__name__)
-    return Intersection(*(one for one in found if isinstance(one, Set)))
+    """The intersection of the sets: one of the library's sets if possible, else an Intersection."""
+    found = _merged(owner, sets)
+    return found[0] if len(found) == 1 else Intersection(*found)
 
 
-def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
+def _merged(owner: str, sets: tuple[Set, ...]) -> tuple[Set, ...]:
     """The distinct parts of the sets; two parts whose intersection is a library set are merged."""
-    parts = [
-        part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
-    ]
-    found: list[Any] = []
-    for one in parts:
+    found: list[Set] = []
+    for one in (part for given in map(known, sets) for part in given.parts):
         for i, other in enumerate(found):
             if (both := common_set(owner, other, one)) is not None:
                 found[i] = both

@@ -24,7 +24,7 @@ from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices import Differences
-from tiebreak.sets import INFINITY, Domain, described
+from tiebreak.sets import INFINITY, Domain
 
 
 class Penalty(FromData, is_open=True):
@@ -442,7 +442,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        assign(self, "names", described(self.domain).names)
+        assign(self, "names", self.domain.names)
 
     @property
     def label(self) -> str:
