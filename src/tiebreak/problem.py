@@ -40,7 +40,7 @@ from tiebreak.linalg.archive import save
 from tiebreak.linalg.fingerprints import known
 from tiebreak.sets.base import Domain, Violation
 from tiebreak.sets.constraints import arrays_of, intersection
-from tiebreak.sets.domains import Space, projected
+from tiebreak.sets.domains import Space
 
 DOMAIN = "a set such as Box(0.0, 1.0) or Space()"
 FUNCTION = (
@@ -461,7 +461,7 @@ class Problem(_ByName, FromData):
                     "there are"
                 )
             x0 = np.zeros(self.dimension)
-        return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
+        return self.domain.projected(self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
         """Return what x violates: the required length, or constraints of the domain."""

@@ -25,7 +25,6 @@ from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove
-from tiebreak.sets import projected
 
 
 class HeldAnswer(NamedTuple):
@@ -85,7 +84,7 @@ class HeldProblem(NamedTuple):
             if found is None:
                 return None
             (x, y, u), solver = found
-            x = projected(self.problem.domain, x) if refined is None else refined(x)
+            x = self.problem.domain.projected(x) if refined is None else refined(x)
             if (off := self._residual(x, u, image)) <= 100.0 * TOL.half:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
                 rows = min(self.A.shape)  # the rank, if a minimiser is known to be close

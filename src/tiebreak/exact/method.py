@@ -46,7 +46,6 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
@@ -214,7 +213,7 @@ class Exact(Method):
         inner, point = self.step(found.problem, self.init(found.problem, start)), found.point
         x, findings = inner.x, inner.findings
         if point is not None:
-            x = projected(problem.domain, arrays.like(point(host(x)), x0))
+            x = problem.domain.projected(arrays.like(point(host(x)), x0))
         if isinstance(findings, NoMinimum) and point is not None:
             findings = findings._replace(direction=point(findings.direction))
         elif isinstance(findings, ExactFindings):
@@ -243,7 +242,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 
     def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
         answer = solve(scaled, x0, doubtful)
-        x = projected(problem.domain, arrays.like(answer.x, given))  # x is in Z up to rounding
+        x = problem.domain.projected(arrays.like(answer.x, given))  # x is in Z up to rounding
         end = _state(problem, 1, x)
         return answer, end, -math.inf if answer.direction is not None else end.upper_value
 

@@ -29,7 +29,6 @@ from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.linalg.spectra import norm_bound
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
-from tiebreak.sets import distance_bound
 
 NO_RANK = (
     "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
@@ -72,7 +71,7 @@ class Balance:
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
         self.f: tuple[float, float] = value - error, value + error
-        self.outside: float = distance_bound(problem.domain, x)  # the distance of x from Z
+        self.outside: float = problem.domain.distance_bound(x)  # the distance of x from Z
 
     def below(self, away: float) -> float:
         """A lower bound on f* if f* <= f(x) and |x* - x| <= ``away``."""

@@ -32,7 +32,6 @@ from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import EPS, TOL, Array, arrays, rounding_unit
 from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball, Domain, Space
-from tiebreak.sets.domains import projection_error
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
 WEIGHTS = 8  # number of multipliers of the constraint |x| <= R to try
@@ -180,7 +179,7 @@ class SetRegion:
         lost = model.value_error + e * size + e * e / (2.0 * q)
         lost += self.slack * (gap + q * size) * (farthest + size)
         if x is not center:
-            off = projection_error(self.domain, x, size)
+            off = self.domain.projection_error(x, size)
             lost += (gap + q * (size + off)) * off
         lost += self.slack * (abs(model.constant) + 2.0 * ball)
         value = model.constant + along + bent - ball - lost

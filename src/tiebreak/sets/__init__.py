@@ -12,7 +12,7 @@ from tiebreak.sets.descriptions import (
     RecessionDirections,
     room_along,
 )
-from tiebreak.sets.domains import Halfspace, Space, distance_bound, projected
+from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.lmo import argmin_cut
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.polyhedra import Polyhedron
@@ -39,8 +39,6 @@ __all__ = [
     "Simplex",
     "Space",
     "argmin_cut",
-    "distance_bound",
     "intersection",
-    "projected",
     "room_along",
 ]

@@ -23,7 +23,7 @@ from tiebreak.sets.balls import Ball
 from tiebreak.sets.base import INFINITY, Domain, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
-from tiebreak.sets.domains import Constraints, Space, distance_bound, distance_from
+from tiebreak.sets.domains import Constraints, Space
 from tiebreak.sets.polyhedra import host_matrix
 
 
@@ -215,7 +215,7 @@ class Intersection(Constraints, in_tables=False):
 
     def excess(self, x: Array) -> float:
         """The largest distance from x to a part, or a lower bound on this distance."""
-        return max(distance_from(one, x) for one in self.sets)
+        return max(one.excess(x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:
         """The violations of all parts."""
@@ -223,7 +223,7 @@ class Intersection(Constraints, in_tables=False):
 
     def distance_outside(self, x: Array, unit: float) -> float:
         """Return 0 if x is certainly in every part; else inf: parts may meet at a small angle."""
-        is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
+        is_inside = all(one.distance_bound(x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
     def support(self, direction: Array) -> float:

@@ -1,7 +1,4 @@
-"""Bounds on the distance of computed points from closed convex sets Z.
-
-The whole space and half-spaces are in this module too; other sets have modules of their own.
-"""
+"""The whole space, half-spaces, and the base class of sets without a cheap projection."""
 
 from __future__ import annotations
 
@@ -15,48 +12,10 @@ import numpy as np
 from tiebreak.linalg import TOL, arrays, assign, checks, ldexp, moved, remember, tables
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
 from tiebreak.linalg.host import host
-from tiebreak.sets.base import INFINITY, Domain, Set
+from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
-
-
-def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
-    """A bound on the distance from x to the set, with an allowance for rounding errors.
-
-    Every bound on how far outside Z a computed point may be comes from this function. The bound is
-    0 if x is certainly inside. ``length`` is |x|, if already known.
-    """
-    unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
-    x = arrays.double(x)
-    if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
-        return INFINITY
-    known = domain.distance_outside(x, unit)
-    if known is None:  # we assume that the projection of a user's set is as accurate as ours
-        z = domain.project(arrays.copied(x))
-        known = norm(x - z) + unit * (norm(x) + norm(z))
-    return known
-
-
-def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """A bound on the rounding error of a computed projection z that differs from its argument.
-
-    ``size`` = |z|. Errors proportional to the length of the argument are not included.
-    """
-    size += domain.cancelling_length
-    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
-
-
-def projected(domain: Domain, x: Array) -> Array:
-    """The projection of x onto the domain; x itself if there is no cheap projection."""
-    return domain.project(arrays.copied(x)) if domain.has_projection else x
-
-
-def distance_from(domain: Domain, x: Array) -> float:
-    """The distance from x to the domain; a lower bound if the domain has no projection."""
-    if isinstance(domain, Constraints):
-        return domain.excess(x)
-    return norm(x - domain.project(arrays.copied(x)))
 
 
 class Constraints(Set, is_open=True):

@@ -37,7 +37,6 @@ from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.sets import distance_bound
 
 
 def prove(
@@ -88,7 +87,7 @@ def prove(
         more = _on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign)
         proved = proved.both(more)
     if not g_parts.parts:  # g is constant, and all of Z minimises it
-        proved = proved.both(interval(distance_bound(problem.domain, at), 0.0))
+        proved = proved.both(interval(problem.domain.distance_bound(at), 0.0))
     if is_flat and not proved.is_two_sided:
         near = nearest_minimiser(problem.domain, g_parts, at, rows)
         sigma = problem.upper.strong_convexity
@@ -210,7 +209,7 @@ def _across_ball(
     depth = -math.inf if deep is None else Z.depth(p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
-    way = near.distance + distance_bound(Z, x)
+    way = near.distance + Z.distance_bound(x)
     share = way / (way + depth)
     reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
     high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
@@ -254,7 +253,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     and |R(x - p)| <= |R| |x - p|.
     """
     least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
-    outside = distance_bound(problem.domain, x)
+    outside = problem.domain.distance_bound(x)
     over = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
     # Outside Z, g may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
