@@ -71,8 +71,9 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     common = _common(owner, f.domain, g.domain, domain or Space())
     for penalty in (f2, g2):
         if not _has_prox_on(common, penalty.terms):
-            off_centre = isinstance(common, Ball) and not is_centred(common)
-            name = type(common).__name__ + " with another center" * off_centre
+            is_off = isinstance(common, Ball) and not is_centred(common)
+            name = type(common).__name__
+            name += " with another center" * (is_off and not penalty.terms.is_alone)
             raise _no_prox(owner, f"{penalty.label} and {name}")
     parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
     return Joint(*parts)
