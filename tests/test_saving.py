@@ -24,7 +24,6 @@ from tiebreak.linalg.archive import FORMAT
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
 from tiebreak.saving import FIELDS
 from tiebreak.sets.base import Set
-from tiebreak.sets.domains import distance_from, projected
 
 RNG = np.random.default_rng(17)
 M, N = 6, 9
@@ -160,8 +159,8 @@ def test_a_problem_comes_back_to_the_last_bit(name, path):
             assert now.gradient(x).tobytes() == then.gradient(x).tobytes()
     assert type(loaded.domain) is type(problem.domain)
     x = np.sin(np.arange(N)) * 5
-    assert distance_from(loaded.domain, x) == distance_from(problem.domain, x)
-    assert projected(loaded.domain, x).tobytes() == projected(problem.domain, x).tobytes()
+    assert loaded.domain.excess(x) == problem.domain.excess(x)
+    assert loaded.domain.projected(x).tobytes() == problem.domain.projected(x).tobytes()
     assert loaded.names == problem.names
     assert (loaded.radius, loaded.error_bound) == (problem.radius, problem.error_bound)
     loaded.save(path)

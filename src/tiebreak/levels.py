@@ -14,7 +14,7 @@ from tiebreak.linalg import Array, FromData, arrays, assign, checks, in_files, r
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.fingerprints import known
 from tiebreak.problem import DOMAIN, FUNCTION, Problem, check_kind, html_table
-from tiebreak.sets import Domain, Space, described
+from tiebreak.sets import Domain, Space
 from tiebreak.sets.base import Violation
 
 
@@ -211,7 +211,7 @@ class Levels(FromData):
     @property
     def dimension(self) -> int | None:
         """The number of variables; None if nothing determines it."""
-        known = (part.dimension for part in (*self._objectives, described(self.domain)))
+        known = (part.dimension for part in (*self._objectives, self.domain))
         return next((n for n in known if n is not None), None)
 
     @property
@@ -222,7 +222,7 @@ class Levels(FromData):
     def variables(self) -> tuple[Any, ...] | None:
         """The names of the variables, if pandas tables or a model from a file give any."""
         named = [(name, h.names) for name, h in zip(self.names, self._objectives, strict=True)]
-        return tables.common("Levels", *named, ("the domain", described(self.domain).names))
+        return tables.common("Levels", *named, ("the domain", self.domain.names))
 
     @property
     def is_plain(self) -> bool:

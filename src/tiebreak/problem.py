@@ -38,9 +38,9 @@ from tiebreak.linalg import (
 )
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.fingerprints import known
-from tiebreak.sets.base import Set, Violation, distance_violation
+from tiebreak.sets.base import Domain, Violation
 from tiebreak.sets.constraints import arrays_of, intersection
-from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
+from tiebreak.sets.domains import Space
 
 DOMAIN = "a set such as Box(0.0, 1.0) or Space()"
 FUNCTION = (
@@ -235,9 +235,8 @@ class Problem(_ByName, FromData):
     def __post_init__(self) -> None:
         self._check_kinds()
         remember(self, Problem, **{name: getattr(self, name) for name in _names(self)})
-        of_domain = self.domain.names if isinstance(self.domain, Set) else None
-        named = ("upper", self.upper.names), ("lower", self.lower.names), ("domain", of_domain)
-        assign(self, "names", tables.common("Problem", *named))
+        named = ("upper", self.upper.names), ("lower", self.lower.names)
+        assign(self, "names", tables.common("Problem", *named, ("domain", self.domain.names)))
         for name in ("upper", "lower"):
             smooth, penalty = split(known(getattr(self, name)))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
@@ -272,7 +271,7 @@ class Problem(_ByName, FromData):
 
     def _check_kinds(self) -> None:
         """Raise TypeError if an argument has the wrong kind."""
-        check_kind("Problem", "domain", self.domain, Set | Domain, DOMAIN)
+        check_kind("Problem", "domain", self.domain, Domain, DOMAIN)
         check_kind("Problem", "upper", self.upper, Function | Penalty, FUNCTION)
         check_kind("Problem", "lower", self.lower, Function | Penalty, FUNCTION)
         bound = self.error_bound
@@ -329,12 +328,12 @@ class Problem(_ByName, FromData):
         """Is the lower level linear apart from its penalty, and certainly unbounded below on Z?"""
         smooth, penalty = split(self.lower)
         slope = _linear_slope(smooth)
-        if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
+        if slope is None or penalty.terms.square > 0.0 or not self.domain.has_projection:
             return False
         if not penalty.terms.has_weights:
             unit = arrays.max_abs(slope) or 1.0  # prevents overflow of a finite support
             return math.isinf(self.domain.support(slope / -unit / slope.shape[0]))
-        if not described(self.domain).is_cone or penalty.terms.center is not None:
+        if not self.domain.is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
         # The weight is increased slightly, so that rounding errors do not make us reject a problem
@@ -349,7 +348,7 @@ class Problem(_ByName, FromData):
     @cached_property
     def dimension(self) -> int | None:
         """The number of variables; None if nothing in the problem determines it."""
-        known = (part.dimension for part in (self.upper, self.lower, described(self.domain)))
+        known = (part.dimension for part in (self.upper, self.lower, self.domain))
         return next((n for n in known if n is not None), None)
 
     def _check_dimension(self, n: int) -> None:
@@ -419,7 +418,7 @@ class Problem(_ByName, FromData):
     @property
     def is_open_below(self) -> bool:
         """Is g smooth on R^n with unknown growth?  If so, the slopes of g do not bound g*."""
-        is_free = described(self.domain).is_space and self.radius is None
+        is_free = self.domain.is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False
         return not deadline.unless_too_long(lambda: self.growth, 0.0) > 0.0
@@ -428,7 +427,7 @@ class Problem(_ByName, FromData):
     def growth(self) -> float:
         """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
         # Such growth holds for a strongly convex g on every Z, and for least squares on R^n.
-        on_space = self.lower.growth if described(self.domain).is_space else 0.0
+        on_space = self.lower.growth if self.domain.is_space else 0.0
         curvature = self.lower.strong_convexity - self.lower.defect
         return max(curvature + self.penalties[1].strong_convexity, on_space)
 
@@ -462,16 +461,14 @@ class Problem(_ByName, FromData):
                     "there are"
                 )
             x0 = np.zeros(self.dimension)
-        return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
+        return self.domain.projected(self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
         """Return what x violates: the required length, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
-        if isinstance(Z, Set):
-            return Z.violations(x)
-        return distance_violation(type(Z).__name__, x, Z.project)
+        return Z.violations(x)
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
         """Return the points ``xs`` with their images under the matrices of both functions."""
@@ -499,7 +496,7 @@ def solution_dimension(problem: Problem) -> int | None:
 
     The dimension is 0 if g is strongly convex; on R^n and in a ball, g may provide it.
     """
-    g, ball = problem.lower, described(problem.domain).as_ball
+    g, ball = problem.lower, problem.domain.as_ball
     if g.strong_convexity - g.defect + problem.penalties[1].strong_convexity > 0.0:
         return 0
     return None if ball is None else g.solution_dimension(*ball)

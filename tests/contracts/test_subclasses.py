@@ -22,7 +22,6 @@ from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.fingerprints import FromData, known, overridden
 from tiebreak.sets.base import Set
-from tiebreak.sets.domains import Domain
 from tiebreak.sklearn.criteria import on_coefficients
 from tiebreak.sklearn.design import Layout
 
@@ -162,14 +161,6 @@ def test_another_default_of_a_parameter_is_no_override():
 def test_a_class_that_is_made_to_be_derived_from_is_not_overridden(kind):
     names = [name for name in dir(kind) if not name.startswith("__")]
     assert overridden(type("Mine", (kind,), dict.fromkeys(names))) == ()
-
-
-def test_a_set_by_the_protocol_alone_is_left_as_it_is():
-    class Mine(Domain):
-        def project(self, x):
-            return x
-
-    assert overridden(Mine) == ()
 
 
 @pytest.mark.parametrize("method", ["exact", "auto"])

@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 import tiebreak as tb
 from tiebreak.driver.registry import METHODS
 from tiebreak.problem_files import read_problem
-from tiebreak.sets.domains import distance_bound
 
 INF = np.inf
 A, B = np.array([[1.0, 2.0], [-1.0, 0.0], [0.0, -3.0]]), np.array([2.0, 0.0, 0.0])  # a triangle
@@ -76,17 +75,17 @@ def test_equations_hold_up_to_rounding():
     assert plane.contains(np.array([0.1, 0.1, 0.1]))
     assert not plane.contains(np.array([0.1, 0.1, 0.1001]))
     assert plane.support(np.ones(3)) == pytest.approx(0.3)
-    assert distance_bound(plane, np.array([0.1, 0.1, 0.1])) == INF  # it is not proved to be in
+    assert plane.distance_bound(np.array([0.1, 0.1, 0.1])) == INF  # it is not proved to be in
 
 
 def test_what_is_surely_inside_has_distance_0():
-    assert distance_bound(TRIANGLE, np.array([0.1, 0.1])) == 0.0
-    assert distance_bound(TRIANGLE, np.array([5.0, 5.0])) == INF
-    assert distance_bound(CONE, np.array([0.1, 0.2])) == 0.0
-    assert distance_bound(CONE, np.array([0.2, 0.2])) == INF
+    assert TRIANGLE.distance_bound(np.array([0.1, 0.1])) == 0.0
+    assert TRIANGLE.distance_bound(np.array([5.0, 5.0])) == INF
+    assert CONE.distance_bound(np.array([0.1, 0.2])) == 0.0
+    assert CONE.distance_bound(np.array([0.2, 0.2])) == INF
     both = TRIANGLE & CONE
-    assert distance_bound(both, np.array([0.1, 0.2])) == 0.0
-    assert distance_bound(both, np.array([0.2, 0.1])) == INF
+    assert both.distance_bound(np.array([0.1, 0.2])) == 0.0
+    assert both.distance_bound(np.array([0.2, 0.1])) == INF
 
 
 def test_an_inequality_with_inf_is_none():

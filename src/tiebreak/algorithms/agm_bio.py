@@ -17,7 +17,6 @@ from tiebreak.algorithms.common import need_joint_prox, need_smooth
 from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2, Rate
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
-from tiebreak.sets import Set
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,11 @@ class AGMBiO(Accelerated):
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """Project v onto the intersection of Z and the cut."""
-        Z = problem.domain
-        if isinstance(Z, Set):
-            return Z.project_cut_with_products(v.point, c, beta, guess, v.known)
-        return Z.project_cut(v.point, c, beta, guess)
+        return problem.domain.project_cut_with_products(v.point, c, beta, guess, v.known)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """Project v onto Z."""
-        Z = problem.domain
-        return Z.project_with_square(v, square) if isinstance(Z, Set) else Z.project(v)
+        return problem.domain.project_with_square(v, square)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import has_projection
 
 __all__ = [
     "BOUNDED",
@@ -126,7 +125,7 @@ class StateReport(NamedTuple):
 
 def no_projection(owner: str, problem: Problem) -> Refusal | None:
     """Refuse a domain without a cheap projection; return None if it has one."""
-    if has_projection(problem.domain):
+    if problem.domain.has_projection:
         return None
     hint = "the conic and exact methods accept such sets"
     kind = type(problem.domain).__name__

@@ -29,7 +29,6 @@ from tiebreak.linalg import (
 )
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets import described, projected
 
 REFRESH = 64  # recompute averaged images after this many steps: rounding makes them drift
 DEFAULT_HORIZON = 1000  # planned number of steps for a method that needs one, if none was given
@@ -150,7 +149,7 @@ def need_bounded(method: object, problem: Problem, unless: str = "") -> Refusal 
 def need_argmin(method: object, problem: Problem) -> Refusal | None:
     """Refuse a domain that is unbounded, or over which linear functions are hard to minimise."""
     refusal = need_bounded(method, problem)
-    if refusal or described(problem.domain).has_argmin:
+    if refusal or problem.domain.has_argmin:
         return refusal
     owner, kind = type(method).__name__, type(problem.domain).__name__
     return Refusal(owner, "domain", "must have an easy linear minimisation", kind)
@@ -302,7 +301,7 @@ def minorants_at(problem: Problem, x: Point) -> tuple[Minorant, Minorant]:
 
 def at_start(problem: Problem, x0: Array) -> tuple[Point, Minorant, Minorant]:
     """Return the point of Z nearest to x0, and the minorants of f1 and g1 there."""
-    (x,) = problem.forward(projected(problem.domain, x0))
+    (x,) = problem.forward(problem.domain.projected(x0))
     return x, *minorants_at(problem, x)
 
 

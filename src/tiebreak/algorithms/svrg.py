@@ -44,7 +44,6 @@ from tiebreak.linalg import Array, Image, Refusal, arrays, deadline, in_files
 from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.gate import ANSWER, Ended
-from tiebreak.sets import described
 
 Slope: TypeAlias = Callable[[Array], Array]
 
@@ -262,7 +261,7 @@ class BregmanSVRG(Method):
         is_strict = all(
             part.bend is not None if has_slices(part) else part.degree <= 2 for part in parts
         )
-        return is_strict and problem.is_smooth and described(problem.domain).is_space
+        return is_strict and problem.is_smooth and problem.domain.is_space
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
@@ -392,7 +391,7 @@ def _epoch(
     problem: Problem, x: Array, g: Sampled, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
     """Take prox-gradient steps of size s from x over all slices; ``weights`` multiply f2 and g2."""
-    is_free = described(problem.domain).is_space
+    is_free = problem.domain.is_space
     with arrays.quiet():
         for _ in range(g.steps):
             deadline.check()

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiebreak.functions import Terms
 from tiebreak.linalg import Array, arrays
-from tiebreak.sets import ActiveFace, Domain, described, room_along
+from tiebreak.sets import ActiveFace, Domain, room_along
 
 
 def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
@@ -25,7 +25,7 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
         arrays.namespace(x).ones_like(x),
         is_plain=True,
     )
-    return described(domain).face_at(x) or whole
+    return domain.face_at(x) or whole
 
 
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:

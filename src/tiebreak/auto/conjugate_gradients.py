@@ -20,14 +20,13 @@ from tiebreak.auto.hessians import KEPT_MATRIX
 from tiebreak.functions import Minorant, Squares, summands
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
-from tiebreak.sets import described
 
 
 def applies(problem: Problem) -> bool:
     """Are both levels quadratic on R^n, or on a ball (whose constraint may be active or not)?"""
     return (
         problem.is_smooth
-        and described(problem.domain).as_ball is not None
+        and problem.domain.as_ball is not None
         and all(part.degree <= 2 for h in problem.smooth_parts for _, part in summands(h.bare))
     )
 

@@ -31,7 +31,6 @@ from tiebreak.problem import Problem
 from tiebreak.proofs import quadratic_dual
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
-from tiebreak.sets import described
 
 # the factor from one t to the next, and the number of t: the best t can only be guessed
 T_FALL, T_COUNT = 0.25, 7
@@ -156,7 +155,7 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     right. A linear function with the slope s times these signs is smaller at the corner than at x
     by s times the cost.
     """
-    sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
+    sides, xp, zero = problem.domain.sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
         return zero, 0.0
     low, high = sides

@@ -35,7 +35,6 @@ from tiebreak.linalg import (
 from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
-from tiebreak.sets import has_projection
 
 FEWEST_STEPS = 100  # minimum of a first-order method: fewer steps prove nothing on any problem
 PASSES = 6  # data passes in a step: forward and back for both levels, then again for one level
@@ -70,7 +69,7 @@ def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[C
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(part.degree <= 1 for part in below)
     # With constraints, the minimisers of a linear level form a face, and only Conic can prove that.
-    is_for_cones = refusal is not None or (is_linear and not has_projection(problem.domain))
+    is_for_cones = refusal is not None or (is_linear and not problem.domain.has_projection)
     if not is_for_cones and (is_alone or not _is_far(problem)):
         return [_exact(problem, _factorisation(problem))]
     if is_for_cones and (problem.is_bounded or is_alone) and not Conic().refusal(problem):

@@ -25,7 +25,6 @@ from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove
-from tiebreak.sets import described, projected
 
 
 class HeldAnswer(NamedTuple):
@@ -75,7 +74,7 @@ class HeldProblem(NamedTuple):
 
     def solve(self) -> HeldAnswer | None:
         """Return the answer; None if A x = t has no solution in Z or the answer is inaccurate."""
-        is_free = described(self.problem.domain).is_space
+        is_free = self.problem.domain.is_space
         refined, image = None, self.t
         if is_free:
             refined = self._refinement()
@@ -85,7 +84,7 @@ class HeldProblem(NamedTuple):
             if found is None:
                 return None
             (x, y, u), solver = found
-            x = projected(self.problem.domain, x) if refined is None else refined(x)
+            x = self.problem.domain.projected(x) if refined is None else refined(x)
             if (off := self._residual(x, u, image)) <= 100.0 * TOL.half:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
                 rows = min(self.A.shape)  # the rank, if a minimiser is known to be close

@@ -23,7 +23,7 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import Domain, Space, described
+from tiebreak.sets import Domain, Space
 
 WHY = {
     "undetermined": DOUBT,
@@ -111,7 +111,7 @@ class Conic(Method):
         n, domain = problem.dimension, problem.domain
         if n is not None and HeldProblem.of(problem, n) is not None:
             return None
-        if n is None and described(domain).is_conic:
+        if n is None and domain.is_conic:
             domain = Space()  # a set's size is compared with x0, which is unknown here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))
 

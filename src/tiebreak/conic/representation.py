@@ -21,7 +21,7 @@ from tiebreak.levels import value_with_error
 from tiebreak.linalg import Host, Refusal
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
 from tiebreak.linalg.host_rows import rounded_sums
-from tiebreak.sets import Domain, Set, described
+from tiebreak.sets import Domain
 from tiebreak.sets.descriptions import bounds_on
 
 CONES = "must consist of functions that cones can represent"
@@ -41,20 +41,19 @@ def compile_levels(
             constraint.
         owner: the name that a `Refusal` gives if cones cannot represent an objective.
     """
-    sets = [*described(domain).parts]
+    sets = [*domain.parts]
     for i, h in enumerate(objectives):
         restriction = split(h)[1].terms.domain
-        if described(restriction).is_space:
+        if restriction.is_space:
             continue
         if i > 0:  # a set in a later level would restrict the earlier ones too
             got = f"the indicator of {type(restriction).__name__}"
             raise Refusal(owner, f"level {i + 1}", "must not contain a set", got)
-        sets += described(restriction).parts
+        sets += restriction.parts
     for part in sets:
         if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            nameless = type(part) is Set  # a set without a description
-            raise Refusal(owner, "domain", needed, type(domain if nameless else part).__name__)
+            raise Refusal(owner, "domain", needed, type(part).__name__)
         part.check(n)
     lower, upper, reach = bounds_on(sets, n)
     builder = Builder(lower, upper, min(reach, math.inf if radius is None else float(radius)))

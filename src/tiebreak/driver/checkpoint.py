@@ -28,7 +28,6 @@ from tiebreak.linalg.fingerprints import digest
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.models import Model
-from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text in the archive
 RUN_FORMAT = 14  # increased whenever older files can no longer be resumed exactly
@@ -119,7 +118,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
     probes = [x0]
     for scale in SCALES:
         away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
-        probes += [projected(problem.domain, at) for at in (x0 + away, x0 - away)]
+        probes += [problem.domain.projected(at) for at in (x0 + away, x0 - away)]
     promises, asked = (problem.radius, problem.error_bound), partial(_asked, probes)
     # compute these parts now, so that the digest contains them
     _ = problem.upper.lipschitz, problem.lower.lipschitz

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from operator import attrgetter
 
 from tiebreak.functions import PendingEvaluation, PointWithImage, SmoothFunction, matrices_of
+from tiebreak.functions.base import delegated, with_members
 from tiebreak.linalg import Array, Image, arrays, deadline
 
 
+# Attributes that need no counting come from the function itself.
+@with_members(
+    delegated("function"),
+    *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
+    *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
+    "amplification",
+)
 class Counted(SmoothFunction, keyword=""):
     """Counts how often a function is evaluated, and otherwise behaves like that function.
 
@@ -79,12 +86,3 @@ class Counted(SmoothFunction, keyword=""):
         pending = self.function.evaluate_async(at, values_at)
         self.meanwhile()
         return pending
-
-
-# Attributes that need no counting come from the function itself.
-for _name in (
-    *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
-    *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
-    "amplification",
-):
-    setattr(Counted, _name, property(attrgetter(f"function.{_name}")))

@@ -17,7 +17,6 @@ from tiebreak.functions import (
 from tiebreak.linalg import Array, arrays, checks
 from tiebreak.linalg.fingerprints import is_ours
 from tiebreak.problem import Problem
-from tiebreak.sets import has_projection
 
 SMALLEST, LARGEST = 1e-152, 1e152  # roughly the square roots of the smallest and largest floats
 
@@ -53,7 +52,7 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
     Also check that each projection onto a set from outside the package is a new array.
     """
     Z = problem.domain
-    if not is_ours(type(Z)) and has_projection(Z):
+    if not is_ours(type(Z)) and Z.has_projection:
         first = Z.project(arrays.copied(x))
         if Z.project(arrays.copied(x)) is first:
             raise ValueError(

@@ -11,7 +11,7 @@ from tiebreak.functions import Function, Penalty, Smooth, split
 from tiebreak.functions.gradient_check import check_gradient
 from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets import Domain, Space, projected
+from tiebreak.sets import Domain, Space
 
 Level = Callable[..., Any] | Function | Penalty
 
@@ -85,7 +85,7 @@ def minimize(
         radius=radius,
         error_bound=error_bound,
     )
-    start = projected(problem.domain, problem.point(x0, "minimize", "x0", is_start=True))
+    start = problem.domain.projected(problem.point(x0, "minimize", "x0", is_start=True))
     if check_gradients:
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)

@@ -24,7 +24,6 @@ from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 from tiebreak.proofs.gate import GUARDED, STATUSES, SUCCESSES
-from tiebreak.sets import described
 
 NO_OPTIMUM = ("unbounded", "infeasible")  # statuses of problems without f*
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
@@ -390,7 +389,7 @@ def promises(problem: Problem) -> list[str]:
 def descriptions(problem: Problem) -> list[str]:
     """Name the third-party classes whose own description a proof relies on."""
     parts = [
-        *described(problem.domain).parts,
+        *problem.domain.parts,
         *(part for penalty in problem.penalties for part in penalty.summands),
         *(part for h in problem.smooth_parts for _, part in summands(h.bare)),
     ]

@@ -13,12 +13,11 @@ from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.levels import Levels
 from tiebreak.linalg import TOL, Host, Refusal, to_numpy
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.sets import described
 
 
 def name_all(result: LevelsResult, levels: Levels) -> LevelsResult:
     """Return the result with names of variables and rows; duals are computed on demand."""
-    names, domain = levels.variables, described(levels.domain)
+    names, domain = levels.variables, levels.domain
     result.variables = None if names is None else _apart(map(str, names))
     assert levels.dimension is not None
     if domain.is_linear:
@@ -75,7 +74,7 @@ def _by_row(y: Host, levels: Levels, n: int) -> Host:
 
     A program stores equations as b_eq - A_eq x, and inequalities unchanged as A x <= b.
     """
-    parts = [(part, part.linear_rows(n)) for part in described(levels.domain).parts]
+    parts = [(part, part.linear_rows(n)) for part in levels.domain.parts]
     equal, below = 0, sum(len(rows.b_eq) for _, rows in parts if rows)
     found: list[float] = []
     for part, rows in parts:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms import Method, StateReport
@@ -23,7 +23,6 @@ from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import has_projection, projected
 
 NOT_FINITE = (
     "solve: {} begins at a point at which the upper or lower level has a value or a gradient that "
@@ -112,7 +111,7 @@ class Run:
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # where ``start_values`` are taken
-        f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
+        f1, g1 = (h.sized(x0, problem.domain.projected) for h in problem.smooth_parts)
         self.upper: Counted = Counted(f1)
         self.lower: Counted = Counted(g1)
         self._uncounted = problem
@@ -256,7 +255,7 @@ class Run:
 
     def _is_inside(self, x: Array) -> bool:
         """Is x in Z?  Without a projection, the start may be outside Z."""
-        return has_projection(self.problem.domain) or self.problem.domain.contains(x)
+        return self.problem.domain.has_projection or self.problem.domain.contains(x)
 
     @cached_property
     def asked(self) -> tuple[float, float]:
@@ -298,7 +297,7 @@ class Run:
 
     def _measure_from_origin(self) -> None:
         """Scale tolerances as if the run began at the origin: an optimal x0 gives no scale."""
-        origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
+        origin = self.problem.domain.projected(arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
             self._x0, self.start_values = origin, values

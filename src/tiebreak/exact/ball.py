@@ -10,14 +10,14 @@ from tiebreak.functions import Slope
 from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import singular
-from tiebreak.sets import Domain, described
+from tiebreak.sets import Domain
 
 LEAST_MULTIPLIER = 1e-300  # the smallest multiplier we look for: just above the denormal numbers
 
 
 def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
     """Return the center and radius, or None if the domain is neither a ball nor R^n."""
-    center, radius = described(domain).as_ball or (None, math.inf)
+    center, radius = domain.as_ball or (None, math.inf)
     if math.isinf(radius):
         return None
     return np.zeros(n) if center is None else host(center), radius

@@ -46,7 +46,6 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import described, has_projection, projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
@@ -150,7 +149,7 @@ class Exact(Method):
         """Refuse a problem that violates the assumptions."""
         squares = in_squares(problem)
         problem = problem if squares is None else squares.problem
-        Z = described(problem.domain)
+        Z = problem.domain
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
@@ -214,7 +213,7 @@ class Exact(Method):
         inner, point = self.step(found.problem, self.init(found.problem, start)), found.point
         x, findings = inner.x, inner.findings
         if point is not None:
-            x = projected(problem.domain, arrays.like(point(host(x)), x0))
+            x = problem.domain.projected(arrays.like(point(host(x)), x0))
         if isinstance(findings, NoMinimum) and point is not None:
             findings = findings._replace(direction=point(findings.direction))
         elif isinstance(findings, ExactFindings):
@@ -243,7 +242,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 
     def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
         answer = solve(scaled, x0, doubtful)
-        x = projected(problem.domain, arrays.like(answer.x, given))  # x is in Z up to rounding
+        x = problem.domain.projected(arrays.like(answer.x, given))  # x is in Z up to rounding
         end = _state(problem, 1, x)
         return answer, end, -math.inf if answer.direction is not None else end.upper_value
 
@@ -290,7 +289,7 @@ def _ended(
 ) -> DirectState:
     has_promise = problem.radius is not None or problem.error_bound is not None
     is_proved = intervals is not None and intervals.is_two_sided and not has_promise
-    if is_proved or not has_projection(problem.domain):
+    if is_proved or not problem.domain.has_projection:
         # If f* is proved, a minorant at x could only show that a promise is false. Without a
         # projection, a minorant is useless, because its minimum over Z is unknown.
         end = _without_minorants(end)
@@ -414,9 +413,9 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         got = penalty if f.bare.is_zero else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone if it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
-    if not described(Z).is_polyhedral:
+    if not Z.is_polyhedral:
         raise Refusal("Exact", "domain", "must be a polyhedron if upper is an l1 norm", name)
-    if not (described(Z).is_linear or is_plain):
+    if not (Z.is_linear or is_plain):
         needed = "must not be an l1 ball if upper is L1 with weights or a center"
         raise Refusal("Exact", "domain", needed, name)
     return f_parts, g_parts

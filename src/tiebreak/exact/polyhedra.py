@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.linalg import TOL, Host, arrays
 from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.host import host, norm
-from tiebreak.sets import Domain, described, has_projection, polyhedra
+from tiebreak.sets import Domain, polyhedra
 
 NO_START = (
     "Polyhedron: the constraints must have a common point up to rounding; the best point found "
@@ -116,12 +116,12 @@ def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
 
     Each row is multiplied by a power of two, which is exact, so that its norm is in (½, 1].
     """
-    lift, found = described(domain).lifted_rows(n)
+    lift, found = domain.lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
     rows, offset = _scaled_rows(rows, found.b)
     equal, right = _scaled_rows(equal, found.b_eq)
     Z = PolyhedralRows(rows, offset, equal, lift, right)
-    return Z if has_projection(domain) else _without_twins(Z)
+    return Z if domain.has_projection else _without_twins(Z)
 
 
 def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
@@ -211,7 +211,7 @@ def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
     If the domain has a projection, this is the point nearest to the origin, otherwise 0 or a point
     in the interior.
     """
-    if rows is None or has_projection(domain):
+    if rows is None or domain.has_projection:
         return host(domain.project(np.zeros(n)))
     Z = rows.of_length_one()
     if np.all(Z.offset >= 0.0) and not Z.right.any():

@@ -13,7 +13,7 @@ from tiebreak.functions import LeastSquaresPart, Parts
 from tiebreak.linalg import TOL, Host, Rank, decide_rank, equilibrate
 from tiebreak.linalg.host import norm
 from tiebreak.problem import Problem
-from tiebreak.sets import Space, described
+from tiebreak.sets import Space
 
 # If units differ by this factor, slopes of f differ by its square, so rounding errors of the large
 # slopes are about 1e-8 times the small slopes.
@@ -58,7 +58,7 @@ class ScaledProblem:
         self._f, self._g, self.rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
         self.units, units = np.ones(f.n), _units(columns, rows, f)
-        if not np.any(units != 1.0) or described(domain).in_units(units) is not None:
+        if not np.any(units != 1.0) or domain.in_units(units) is not None:
             self.units, columns = units, self.units
         self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeGuard
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Minorant(NamedTuple):
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
+
+Kind = TypeVar("Kind")
 
 Projection: TypeAlias = Callable[[Array], Array]  # the projection onto Z
 Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # see `Function.evaluate`
@@ -290,9 +292,20 @@ class Function(FromData, is_open=True):
         return f"<{type(self).__name__}{size}>"
 
 
-def delegated(path: str) -> Any:
-    """A property or method that forwards to another object: ``delegated("function.passes")``."""
-    return property(attrgetter(path))
+def with_members(member: Callable[[str], Any], *names: str) -> Callable[[type[Kind]], type[Kind]]:
+    """A class decorator that adds ``member(name)`` to a class under each of the names."""
+
+    def completed(kind: type[Kind]) -> type[Kind]:
+        for name in names:
+            setattr(kind, name, member(name))
+        return kind
+
+    return completed
+
+
+def delegated(part: str) -> Callable[[str], Any]:
+    """For `with_members`: the members of the attribute ``part``."""
+    return lambda name: property(attrgetter(f"{part}.{name}"))
 
 
 def is_weight(value: object) -> TypeGuard[float]:

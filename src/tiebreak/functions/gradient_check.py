@@ -21,7 +21,7 @@ import numpy as np
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.callables import Smooth
 from tiebreak.linalg import TINY, Array, arrays, deadline
-from tiebreak.sets import Domain, projected
+from tiebreak.sets import Domain
 
 Value = Callable[[Any], float]  # a function of a NumPy vector
 
@@ -120,7 +120,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
     move = lengths * rng.uniform(0.5, 1.5, len(start)) * rng.choice([-1.0, 1.0], len(start))
     for part in MOVES:
         there, back = (
-            arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
+            arrays.to_numpy(domain.projected(arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
         # A point between two projections from opposite sides lies inside Z if Z has an interior.

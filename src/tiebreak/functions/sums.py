@@ -17,6 +17,7 @@ from tiebreak.functions.base import (
     Projection,
     SmoothFunction,
     delegated,
+    with_members,
 )
 from tiebreak.linalg import Array, Image, Matrix, arrays, checks, tables
 from tiebreak.linalg.fingerprints import known, remember
@@ -30,6 +31,9 @@ def _summed(name: str) -> Any:
     return property(lambda self: sum(w * getattr(h, name) for w, h in self.summed))
 
 
+@with_members(
+    _summed, "lipschitz", "known_lipschitz", "rough_lipschitz", "lower_bound", "amplification"
+)
 class Combination(SmoothFunction, is_open=True):
     """A sum of functions times positive weights: the base of `Scaled` and `Sum`."""
 
@@ -57,11 +61,6 @@ class Combination(SmoothFunction, is_open=True):
         pairs = [(h, h.sized(x0, project, in_sum)) for _, h in self.summed]
         return self if all(h is new for h, new in pairs) else self._of([new for _, new in pairs])
 
-    lipschitz = _summed("lipschitz")
-    known_lipschitz = _summed("known_lipschitz")
-    rough_lipschitz = _summed("rough_lipschitz")
-    lower_bound = _summed("lower_bound")
-    amplification = _summed("amplification")
     _curvature, _defect = _summed("strong_convexity"), _summed("defect")
 
     @property
@@ -95,6 +94,8 @@ class Combination(SmoothFunction, is_open=True):
         return sum(w * h.turning(reach, slope / w) for w, h in self.summed)
 
 
+@with_members(_summed, "growth")
+@with_members(delegated("function"), "forward", "solution_dimension")
 class Scaled(Combination, in_tables=False):
     """A positive multiple of a function h, written ``weight * h``."""
 
@@ -112,10 +113,6 @@ class Scaled(Combination, in_tables=False):
 
     def _of(self, functions: list[Any]) -> Scaled:
         return Scaled(self.weight, *functions)
-
-    forward = delegated("function.forward")
-    solution_dimension = delegated("function.solution_dimension")
-    growth = _summed("growth")
 
     def gradient(self, x: Array) -> Array:
         return self.weight * self.function.gradient(x)

@@ -233,7 +233,6 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
         sets.append(Box(*bounds))
         assign(sets[-1], "names", variables)
     domain = intersection("read_model", *sets)
-    assert isinstance(domain, Set)
     functions = {objective: _named(np.array(lp.col_cost_), lp.offset_, variables)}
     for i in np.flatnonzero(extra):
         if names[i] in functions:

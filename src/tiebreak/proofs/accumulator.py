@@ -37,7 +37,6 @@ from tiebreak.proofs.evidence import (
     value_error,
 )
 from tiebreak.proofs.models import Model
-from tiebreak.sets import described, distance_bound
 
 HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
 DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes of memory
@@ -136,7 +135,7 @@ class BoundAccumulator:
     @cached_property
     def _growth(self) -> float:
         """The quadratic growth constant of g on R^n; computing it requires a factorisation."""
-        if not described(self.problem.domain).is_space:
+        if not self.problem.domain.is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
 
@@ -164,7 +163,7 @@ class BoundAccumulator:
         for (value, at, near), reach in zip(values, reaches, strict=True):
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
             # The point is in Z only up to rounding, so we bound g at the nearest point of Z.
-            outside = distance_bound(self.problem.domain, at, size)
+            outside = self.problem.domain.distance_bound(at, size)
             moved = outside  # without a Lipschitz constant, no slope is known there
             if math.isfinite(lipschitz):
                 steepness, moved = steepness + lipschitz * (distance + outside), 0.0

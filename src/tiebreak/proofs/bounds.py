@@ -23,7 +23,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
 from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
-from tiebreak.sets import Domain, Set
+from tiebreak.sets import Domain
 
 # the distances to try from the boundary of a dual ball
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
@@ -124,9 +124,8 @@ class Search:
 
     def __init__(self, problem: Problem, zero: Array) -> None:
         self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
-        # Vectors of up to 2^16 entries are copied to the host, where the search runs. A set from
-        # outside the package may only accept arrays of its own library.
-        self._is_far = type(zero) is not np.ndarray and n <= 2**16 and isinstance(domain, Set)
+        # Vectors of up to 2^16 entries are copied to the host, where the search runs.
+        self._is_far = type(zero) is not np.ndarray and n <= 2**16
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)

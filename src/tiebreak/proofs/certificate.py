@@ -11,8 +11,6 @@ from tiebreak.functions import PointWithImage
 from tiebreak.linalg import EPS, TINY, TOL, Array, arrays, deadline, in_files
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
-from tiebreak.sets import described, distance_bound
-from tiebreak.sets.domains import distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a smaller gap counts as 0, and a smaller tolerance as no tolerance
 BY_GROWTH = "the distance from x to a minimiser of g, which follows from the growth of g"
@@ -220,7 +218,7 @@ class Certifier:
         """The certificate of x, given f(x) and g(x); ``asked`` is the tolerance on f."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
-        distance = distance_from(self._problem.domain, x)
+        distance = self._problem.domain.excess(x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
         # If the upper bound on f* is as close to f(x) as the lower bound, within the tolerance, or
         # accurate to half the digits, we do not factorise to improve it.
@@ -269,8 +267,8 @@ class Certifier:
         above = upper_value + value_error(f, x, size, upper_value, upper.size, steepness)
         if f.lipschitz == 0.0 and steepness == 0.0 and not f2.has_weights:
             return above  # f is constant
-        outside = distance_bound(self._problem.domain, x)
-        is_inside = distance <= projection_error(self._problem.domain, x, size)
+        outside = self._problem.domain.distance_bound(x)
+        is_inside = distance <= self._problem.domain.projection_error(x, size)
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
         last = known.sums.last_lower or known.sums.last_cut
@@ -301,7 +299,7 @@ class Certifier:
         Growth on R^n, g - inf g >= mu/2 dist², bounds the distance. If the ball of that radius
         around x is in Z, so is the nearest minimiser, which then also minimises g on Z.
         """
-        g, depth = self._problem.lower, described(self._problem.domain).depth(x)
+        g, depth = self._problem.lower, self._problem.domain.depth(x)
         if depth == 0.0:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]

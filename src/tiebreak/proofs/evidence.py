@@ -9,7 +9,6 @@ from typing import NamedTuple
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
 from tiebreak.linalg import EPS, Array, Host, arrays, in_files
 from tiebreak.problem import Problem
-from tiebreak.sets import projected
 
 Weighted = tuple[tuple[float, Minorant], ...]
 
@@ -79,7 +78,7 @@ def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
     def anew(h: SmoothFunction, given: Weighted) -> Weighted:
         return tuple((weight, at(h, m.at)) for weight, m in given if 0.0 < weight < math.inf)
 
-    points = [at(g1, projected(problem.domain, x)) for _, x, _ in evidence.values]
+    points = [at(g1, problem.domain.projected(x)) for _, x, _ in evidence.values]
     return StepEvidence(
         upper=anew(f1, evidence.upper),
         cuts=anew(g1, evidence.cuts),

@@ -29,7 +29,6 @@ from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.linalg.spectra import norm_bound
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
-from tiebreak.sets import described, distance_bound, has_projection
 
 NO_RANK = (
     "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
@@ -72,7 +71,7 @@ class Balance:
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
         self.f: tuple[float, float] = value - error, value + error
-        self.outside: float = distance_bound(problem.domain, x)  # the distance of x from Z
+        self.outside: float = problem.domain.distance_bound(x)  # the distance of x from Z
 
     def below(self, away: float) -> float:
         """A lower bound on f* if f* <= f(x) and |x* - x| <= ``away``."""
@@ -84,7 +83,7 @@ class Balance:
     def _pull(self, away: float) -> float:
         """The largest <e, z - x> for z in Z; small if e is normal to Z at x."""
         domain = self.problem.domain
-        if not has_projection(domain):
+        if not domain.has_projection:
             return math.inf
         most = domain.support(self.e) - float(self.e @ self.x)
         sizes = float(np.abs(self.e) @ np.abs(self.x)) + abs(most)
@@ -126,7 +125,7 @@ def prove(
     found = Balance(problem, terms, A, t, at)
     away = found.distance()
     low = min(found.below(away), found.f[0]) if math.isfinite(away) else 0.0
-    if not described(problem.domain).is_space:
+    if not problem.domain.is_space:
         reach = problem.domain.diameter_in(len(found.x)) + found.outside
         least = found.g - found.slope * reach if math.isfinite(reach) else 0.0
         return Intervals((max(low, 0.0), math.inf), max(least, 0.0), ON_A_SET)

@@ -22,7 +22,6 @@ from tiebreak.functions import Function, Minorant
 from tiebreak.linalg import EPS, TINY, Array, arrays, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, minorant_errors
-from tiebreak.sets import described
 
 ONE_SIDED = (
     "the least singular value of the lower level's matrix is not known, so no exact minimiser of g "
@@ -38,7 +37,7 @@ def _errors(h: Function, seen: Minorant) -> tuple[float, float]:
 
 def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: float) -> Intervals:
     """Intervals for f* and g* from minorants f and g at x; ``ahead`` is g's minorant at x + c."""
-    x, where, unit = g.at, described(problem.domain), rounding_unit(EPS, int(g.at.shape[0]))
+    x, where, unit = g.at, problem.domain, rounding_unit(EPS, int(g.at.shape[0]))
     depth = math.inf if where.is_space else where.depth(x)
     if not depth > 0.0:
         return Intervals(why=ONE_SIDED)

@@ -31,8 +31,7 @@ from functools import cached_property
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import EPS, TOL, Array, arrays, rounding_unit
 from tiebreak.proofs.models import Low, Model
-from tiebreak.sets import Ball, Domain, Space, described, has_projection
-from tiebreak.sets.domains import projection_error
+from tiebreak.sets import Ball, Domain, Space
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
 WEIGHTS = 8  # number of multipliers of the constraint |x| <= R to try
@@ -51,10 +50,9 @@ class SolutionRegion:
     ) -> None:
         self._penalties, self._domain, self._zero = (f2, g2), domain, zero
         self._reach, self._radius = domain.farthest(zero), radius
-        known = described(domain)
-        is_round = known.as_ball is not None and known.as_ball[0] is None
+        is_round = domain.as_ball is not None and domain.as_ball[0] is None
         # If a set has no projection and no argmin, only its size can be used.
-        self._is_size_enough = is_round or not (known.has_projection or known.has_argmin)
+        self._is_size_enough = is_round or not (domain.has_projection or domain.has_argmin)
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
@@ -144,7 +142,7 @@ class SetRegion:
 
     def minimum(self, model: Model) -> Low:
         """The best bound from a projection, from the linear part alone, or from the ball's dual."""
-        can_project = has_projection(self.domain)
+        can_project = self.domain.has_projection
         is_curved = model.curvature > 0.0 and can_project
         candidates = [self._by_projection(model, 0.0)] if is_curved else []
         is_sharp = any(low.is_sharp for low in candidates)
@@ -153,7 +151,7 @@ class SetRegion:
             # Without rounding, the first bound is never smaller.
             if is_curved and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
-        elif not is_sharp and (sides := described(self.domain).sides(self.zero)) is not None:
+        elif not is_sharp and (sides := self.domain.sides(self.zero)) is not None:
             candidates.append(self._at_corner(model, *sides))
         if can_project and self.radius is not None and self.radius <= self.reach:
             candidates.append(self._in_ball(model, self.radius))
@@ -181,7 +179,7 @@ class SetRegion:
         lost = model.value_error + e * size + e * e / (2.0 * q)
         lost += self.slack * (gap + q * size) * (farthest + size)
         if x is not center:
-            off = projection_error(self.domain, x, size)
+            off = self.domain.projection_error(x, size)
             lost += (gap + q * (size + off)) * off
         lost += self.slack * (abs(model.constant) + 2.0 * ball)
         value = model.constant + along + bent - ball - lost

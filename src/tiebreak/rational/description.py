@@ -24,7 +24,7 @@ from tiebreak.rational.arithmetic import (
     is_semidefinite,
     over_one_unit,
 )
-from tiebreak.sets import Domain, described
+from tiebreak.sets import Domain
 
 
 class Reach(NamedTuple):
@@ -89,7 +89,7 @@ def data_epsilon(h: Function | Penalty) -> float:
 def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:
     """The set with its inequalities and equations."""
     check_reach(n)
-    given = described(domain).linear_rows(n)
+    given = domain.linear_rows(n)
     if given is None:
         raise Unproved(OTHER)
     check_reach(n, given.A, given.A_eq)

@@ -1,7 +1,7 @@
 """Convex sets: projections, projections with a cut, linear minimisation."""
 
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.base import INFINITY, Set
+from tiebreak.sets.base import INFINITY, Domain, Set
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, SecondOrderCone, intersection
 from tiebreak.sets.cuts import Products
@@ -12,15 +12,7 @@ from tiebreak.sets.descriptions import (
     RecessionDirections,
     room_along,
 )
-from tiebreak.sets.domains import (
-    Domain,
-    Halfspace,
-    Space,
-    described,
-    distance_bound,
-    has_projection,
-    projected,
-)
+from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.lmo import argmin_cut
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.polyhedra import Polyhedron
@@ -47,10 +39,6 @@ __all__ = [
     "Simplex",
     "Space",
     "argmin_cut",
-    "described",
-    "distance_bound",
-    "has_projection",
     "intersection",
-    "projected",
     "room_along",
 ]

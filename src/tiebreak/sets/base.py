@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -52,18 +51,11 @@ def violations_of(
     ]
 
 
-def distance_violation(what: str, x: Array, project: Callable[[Array], Array]) -> list[Violation]:
-    """The distance from x to a set as a violation; ``project`` is the set's projection."""
-    # If a user's projection overwrites its argument, x must not become its own projection.
-    length, nearest = arrays.norm(x), project(arrays.copied(x))
-    off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
-    return [] if off == 0.0 else [Violation(what, off, size, length)]
-
-
 class Set(FromData, is_open=True):
     """The base class of all sets; the formulas are in the subclasses.
 
-    To support cuts, a set defines either ``cut_projection``, or ``projection_path`` and
+    The methods of a set must not modify their arguments, nor arrays that they have returned. To
+    support cuts, a set defines either ``cut_projection``, or ``projection_path`` and
     ``last_piece``. These methods and everything below `project_cut_with_products` are internal.
     """
 
@@ -97,7 +89,7 @@ class Set(FromData, is_open=True):
 
         if not isinstance(other, Set):
             return NotImplemented
-        return cast("Set", intersection("Intersection", self, other))
+        return intersection("Intersection", self, other)
 
     # --- The members below describe a set, so that callers need not know its class. ---
 
@@ -212,6 +204,10 @@ class Set(FromData, is_open=True):
         """The point of Z nearest to ``x``."""
         raise NotImplementedError
 
+    def projected(self, x: Array) -> Array:
+        """The projection of x; x itself if there is no cheap projection."""
+        return self.project(arrays.copied(x)) if self.has_projection else x
+
     def project_with_square(self, x: Array, square: float) -> Array:
         """The result of `project`; a known ``square`` = <x, x> saves a transfer from a device."""
         return self.project(x)
@@ -237,7 +233,10 @@ class Set(FromData, is_open=True):
 
     def violations(self, x: Array) -> list[Violation]:
         """The constraints of Z that ``x`` violates; by default a single one, the distance to Z."""
-        return distance_violation(type(self).__name__, x, self.project)
+        # If a user's projection overwrites its argument, x must not become its own projection.
+        length, nearest = arrays.norm(x), self.project(arrays.copied(x))
+        off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
+        return [] if off == 0.0 else [Violation(type(self).__name__, off, size, length)]
 
     def project_cut(
         self, x: Array, normal: Array, offset: float, guess: float | None = None
@@ -277,12 +276,38 @@ class Set(FromData, is_open=True):
         """The lengths, besides |z|, of terms that cancel in computing z: see `projection_error`."""
         return 0.0
 
-    def distance_outside(self, x: Array, unit: float) -> float | None:
-        """An upper bound on the distance from x to Z; None if no bound is known.
+    def excess(self, x: Array) -> float:
+        """The distance from x to Z; only a lower bound on it if the set has no projection."""
+        return arrays.norm(x - self.project(arrays.copied(x)))
 
-        x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
+    def distance_bound(self, x: Array, length: float | None = None) -> float:
+        """A bound on the distance from x to Z, with an allowance for rounding errors.
+
+        Every bound on how far outside Z a computed point may be comes from this method. The bound
+        is 0 if x is certainly inside. ``length`` is |x|, if already known.
         """
-        return None
+        unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
+        x = arrays.double(x)
+        if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
+            return INFINITY
+        return self.distance_outside(x, unit)
+
+    def distance_outside(self, x: Array, unit: float) -> float:
+        """The result of `distance_bound` for x in float64.
+
+        ``unit`` is the `rounding_unit` of a sum over the entries of x. By default, we assume that
+        the projection is as accurate as ours.
+        """
+        z = self.project(arrays.copied(x))
+        return arrays.norm(x - z) + unit * (arrays.norm(x) + arrays.norm(z))
+
+    def projection_error(self, z: Array, size: float) -> float:
+        """A bound on the rounding error of a computed projection z that differs from its argument.
+
+        ``size`` = |z|. Errors proportional to the length of the argument are not included.
+        """
+        unit = arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0]))
+        return unit * (size + self.cancelling_length)
 
     def scaled(self, exponent: int) -> Set:
         """The scaled set 2^exponent Z."""
@@ -315,3 +340,6 @@ class Set(FromData, is_open=True):
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
         """mu, z(mu) and |d(mu)| at the start of the last piece, or at any sufficiently large mu."""
         raise NotImplementedError
+
+
+Domain: TypeAlias = Set  # the name of a set in its role as the Z of a problem

@@ -20,10 +20,10 @@ from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.base import INFINITY, Set, Violation
+from tiebreak.sets.base import INFINITY, Domain, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
-from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
+from tiebreak.sets.domains import Constraints, Space
 from tiebreak.sets.polyhedra import host_matrix
 
 
@@ -215,7 +215,7 @@ class Intersection(Constraints, in_tables=False):
 
     def excess(self, x: Array) -> float:
         """The largest distance from x to a part, or a lower bound on this distance."""
-        return max(distance_from(one, x) for one in self.sets)
+        return max(one.excess(x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:
         """The violations of all parts."""
@@ -223,7 +223,7 @@ class Intersection(Constraints, in_tables=False):
 
     def distance_outside(self, x: Array, unit: float) -> float:
         """Return 0 if x is certainly in every part; else inf: parts may meet at a small angle."""
-        is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
+        is_inside = all(one.distance_bound(x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
     def support(self, direction: Array) -> float:
@@ -243,27 +243,15 @@ def arrays_of(domain: Any) -> list[Array]:
 
 
 def intersection(owner: str, *sets: Domain) -> Domain:
-    """The intersection of the sets: one of the library's sets if possible, else an Intersection.
-
-    Raise a Refusal if one of several sets is not derived from `Set`.
-    """
-    found: tuple[Domain, ...] = _merged(owner, sets)
-    if len(found) == 1:
-        return found[0]
-    if not all(isinstance(one, Set) for one in found):
-        outside = next(one for one in found if not isinstance(one, Set))
-        needed = "must be sets of tiebreak if there is more than one"
-        raise Refusal(owner, "the domains", needed, type(outside).__name__)
-    return Intersection(*(one for one in found if isinstance(one, Set)))
+    """The intersection of the sets: one of the library's sets if possible, else an Intersection."""
+    found = _merged(owner, sets)
+    return found[0] if len(found) == 1 else Intersection(*found)
 
 
-def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
+def _merged(owner: str, sets: tuple[Set, ...]) -> tuple[Set, ...]:
     """The distinct parts of the sets; two parts whose intersection is a library set are merged."""
-    parts = [
-        part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
-    ]
-    found: list[Any] = []
-    for one in parts:
+    found: list[Set] = []
+    for one in (part for given in map(known, sets) for part in given.parts):
         for i, other in enumerate(found):
             if (both := common_set(owner, other, one)) is not None:
                 found[i] = both

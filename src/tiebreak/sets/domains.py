@@ -1,14 +1,11 @@
-"""The interface of closed convex sets Z, and bounds on the distance of computed points from Z.
-
-The whole space and half-spaces are in this module too; other sets have modules of their own.
-"""
+"""The whole space, half-spaces, and the base class of sets without a cheap projection."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,80 +16,6 @@ from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
-
-
-@runtime_checkable
-class Domain(Protocol):
-    """What the library needs from a set Z.
-
-    The methods of a set must not modify their arguments, nor arrays that they have returned.
-    """
-
-    def diameter_in(self, n: int) -> float: ...
-
-    def check(self, n: int) -> None: ...
-
-    def project(self, x: Array) -> Array: ...
-
-    def support(self, direction: Array) -> float: ...
-
-    def argmin(self, direction: Array) -> Array: ...
-
-    def farthest(self, x: Array) -> float: ...
-
-    def contains(self, x: Array, tol: float = 1e-9) -> bool: ...
-
-    def project_cut(
-        self, x: Array, normal: Array, offset: float, guess: float | None = None
-    ) -> tuple[Array, float]: ...
-
-
-def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
-    """A bound on the distance from x to the set, with an allowance for rounding errors.
-
-    Every bound on how far outside Z a computed point may be comes from this function. The bound is
-    0 if x is certainly inside. ``length`` is |x|, if already known.
-    """
-    unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
-    x = arrays.double(x)
-    if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
-        return INFINITY
-    known = described(domain).distance_outside(x, unit)
-    if known is None:  # we assume that the projection of a user's set is as accurate as ours
-        z = domain.project(arrays.copied(x))
-        known = norm(x - z) + unit * (norm(x) + norm(z))
-    return known
-
-
-def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """A bound on the rounding error of a computed projection z that differs from its argument.
-
-    ``size`` = |z|. Errors proportional to the length of the argument are not included.
-    """
-    size += described(domain).cancelling_length
-    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
-
-
-def described(domain: Domain) -> Set:
-    """The set itself if it is derived from `Set`; otherwise a `Set` without descriptions."""
-    return domain if isinstance(domain, Set) else Set()
-
-
-def has_projection(domain: Domain) -> bool:
-    """Does the domain have a projection that is fast enough for every step?"""
-    return described(domain).has_projection
-
-
-def projected(domain: Domain, x: Array) -> Array:
-    """The projection of x onto the domain; x itself if there is no cheap projection."""
-    return domain.project(arrays.copied(x)) if has_projection(domain) else x
-
-
-def distance_from(domain: Domain, x: Array) -> float:
-    """The distance from x to the domain; a lower bound if the domain has no projection."""
-    if isinstance(domain, Constraints):
-        return domain.excess(x)
-    return norm(x - domain.project(arrays.copied(x)))
 
 
 class Constraints(Set, is_open=True):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tiebreak.linalg import arrays, ldexp, moved, smallest_normal
 from tiebreak.linalg.arrays import Array, dot, like, mix, norm, zeros_like
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Domain
+from tiebreak.sets.base import Domain
 from tiebreak.sets.roots import middle
 
 

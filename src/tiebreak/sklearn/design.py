@@ -26,7 +26,7 @@ from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import EPS, Dense, Host, assign, checks
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
-from tiebreak.sets import Box, Polyhedron, Set, described, intersection
+from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 
 @dataclass(frozen=True)
@@ -208,11 +208,10 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     domain.check(n)
     if not layout.has_column:
         return domain
-    known = described(domain)
-    wider = known.extended(n, np.array([-np.inf])) if layout.outputs == 1 else None
+    wider = domain.extended(n, np.array([-np.inf])) if layout.outputs == 1 else None
     if wider is not None:
         return wider
-    return intersection(owner, *(_widened(owner, part, n, layout) for part in known.parts))
+    return intersection(owner, *(_widened(owner, part, n, layout) for part in domain.parts))
 
 
 def _widened(owner: str, part: Set, n: int, layout: Layout) -> Set:

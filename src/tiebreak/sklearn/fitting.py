@@ -22,7 +22,6 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.sizes import SECOND
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum, largest_entries
-from tiebreak.sets import described
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
@@ -293,7 +292,7 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
     from scipy.optimize import minimize
 
     problem = task.problem(tb.SquaredNorm(alpha * np.asarray(task.layout.penalised)))
-    is_free = described(problem.domain).is_space and not problem.penalties[1].terms.has_weights
+    is_free = problem.domain.is_space and not problem.penalties[1].terms.has_weights
     sides = [m.shape for m in matrices_of(problem.smooth_parts[1])]
     work = sum(rows * n * min(rows, n) for rows, n in sides)
     if not is_free or (work <= SECOND and tb.Exact().refusal(problem) is None):

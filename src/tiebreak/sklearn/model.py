@@ -26,7 +26,7 @@ from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import EPS, Host, checks, tables
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import missing
-from tiebreak.sets import Domain, Set
+from tiebreak.sets import Set
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Data, Layout, exact_offset, with_free_intercepts
 from tiebreak.sklearn.fitting import FitOutcome, Settings, Task, fit
@@ -107,7 +107,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         for name in ("radius", "ridge"):
             if getattr(self, name) is not None:
                 checks.positive(owner, name, getattr(self, name))
-        is_set = isinstance(self.domain, Set | Domain) and not isinstance(self.domain, type)
+        is_set = isinstance(self.domain, Set) and not isinstance(self.domain, type)
         if self.domain is not None and not is_set:
             got = checks.what_it_is(self.domain)
             raise ValueError(

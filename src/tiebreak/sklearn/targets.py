@@ -23,7 +23,6 @@ from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.proofs.gate import ANSWER, Ended, ResultClaim, claims_of, judge
-from tiebreak.sets import described
 
 
 def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
@@ -36,7 +35,7 @@ def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     problem, squares = first.problem, squares_of(first.problem.lower)
-    is_free = described(problem.domain).is_space and not problem.penalties[1].terms.has_weights
+    is_free = problem.domain.is_space and not problem.penalties[1].terms.has_weights
     if not (first.proved and first.dimension == 0 and is_free and len(squares) == 1):
         return []
     rows, target, weights, c = squares[0]

@@ -37,7 +37,6 @@ from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.sets import described, distance_bound, has_projection
 
 
 def prove(
@@ -77,8 +76,8 @@ def prove(
         """Could a proof narrow the interval? No proof removes the value's rounding error."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
-    near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
-    is_round = described(problem.domain).as_ball is not None
+    near, unmet, is_space = NearestMinimiser(), math.inf, problem.domain.is_space
+    is_round = problem.domain.as_ball is not None
     is_flat = is_space or not is_round
     rows = exact_rows(problem.domain, n) if is_flat and rows is None else rows
     sphere = _distance_on_sphere(problem, at, g, g_parts)
@@ -88,7 +87,7 @@ def prove(
         more = _on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign)
         proved = proved.both(more)
     if not g_parts.parts:  # g is constant, and all of Z minimises it
-        proved = proved.both(interval(distance_bound(problem.domain, at), 0.0))
+        proved = proved.both(interval(problem.domain.distance_bound(at), 0.0))
     if is_flat and not proved.is_two_sided:
         near = nearest_minimiser(problem.domain, g_parts, at, rows)
         sigma = problem.upper.strong_convexity
@@ -96,13 +95,13 @@ def prove(
         proved = proved.both(interval(near.distance, near.excess, fall))
     is_f_open = is_open(f.value, f.value_error, *proved.upper)
     is_g_open = is_open(g.value, g.value_error, proved.lower, g.value)
-    if has_projection(problem.domain) and (is_f_open or is_g_open):
+    if problem.domain.has_projection and (is_f_open or is_g_open):
         unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
         width, excess = problem.domain.diameter_in(n), math.inf
         if math.isfinite(width):  # convex only up to a defect, g may fall below its tangents
             excess = unmet + 0.5 * problem.lower.defect * width * width * SAFE
         proved = proved.both(Intervals(lower=g.value - g.value_error - excess))
-    has_more = is_l1 or (has_projection(problem.domain) and not is_space)
+    has_more = is_l1 or (problem.domain.has_projection and not is_space)
     if is_f_open and has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = RowMultipliers(problem, at, g_parts, normal, unmet, rows)
@@ -131,7 +130,7 @@ def prove_at(problem: Problem, x: Array, normal: Host | None = None) -> Interval
     other methods found. ``normal`` is as in `prove`. Without it, we use the multipliers that best
     balance the slope of f, which requires one factorisation of the rows of g.
     """
-    if not (described(problem.domain).is_linear and problem.is_smooth):
+    if not (problem.domain.is_linear and problem.is_smooth):
         return None
     at, n = host(x), int(x.shape[0])
     try:
@@ -140,7 +139,7 @@ def prove_at(problem: Problem, x: Array, normal: Host | None = None) -> Interval
     except ValueError:  # the entries are not available
         return None
     count = sum(len(part.rows) for part in g_parts.parts)
-    count += described(problem.domain).lifted_rows(n)[1].A.shape[0]
+    count += problem.domain.lifted_rows(n)[1].A.shape[0]
     if n * n * count > 4 * SECOND:  # the factorisation would take seconds
         return None
     rows = exact_rows(problem.domain, n)
@@ -168,7 +167,7 @@ def _on_space(
     near = nearby_minimisers(g_parts, x)
     if near is None:
         return Intervals()
-    if (ball := ball_of(Z, len(x))) is not None and not described(Z).depth(x) > near.distance:
+    if (ball := ball_of(Z, len(x))) is not None and not Z.depth(x) > near.distance:
         return _across_ball(problem, ball[0], x, values, parts, normal, near)
     change = change_within(problem, f, near.distance, (f_parts, x))
     high = f.value + change
@@ -207,10 +206,10 @@ def _across_ball(
     Z, V = problem.domain, near.span.right
     p = center + V.T @ (V @ (x - center))
     deep = nearby_minimisers(g_parts, p)
-    depth = -math.inf if deep is None else described(Z).depth(p) - deep.distance
+    depth = -math.inf if deep is None else Z.depth(p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
-    way = near.distance + distance_bound(Z, x)
+    way = near.distance + Z.distance_bound(x)
     share = way / (way + depth)
     reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
     high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
@@ -254,7 +253,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     and |R(x - p)| <= |R| |x - p|.
     """
     least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
-    outside = distance_bound(problem.domain, x)
+    outside = problem.domain.distance_bound(x)
     over = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
     # Outside Z, g may be lower at x than anywhere in Z: then g(x) < g* <= g(p).

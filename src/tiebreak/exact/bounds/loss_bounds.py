@@ -31,7 +31,6 @@ from tiebreak.linalg import EPS, SAFE, TINY, TOL, Host, deadline, rounding_unit,
 from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.rank import have_whole_ties
 from tiebreak.problem import Problem
-from tiebreak.sets import described
 
 
 class Span(NamedTuple):
@@ -275,7 +274,7 @@ class L1Dual(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Dual:
         """Return the dual of a problem whose upper level is an l1 norm."""
-        terms, ends = problem.penalties[0].terms, described(problem.domain).bounds_in(n)
+        terms, ends = problem.penalties[0].terms, problem.domain.bounds_in(n)
         center = np.zeros(n) if terms.center is None else terms.center
         reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) + np.abs(center)
         return cls(np.broadcast_to(terms.l1, n), center, reach)

@@ -17,7 +17,6 @@ from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
-from tiebreak.sets import described
 
 
 class RowMultipliers(NamedTuple):
@@ -74,7 +73,7 @@ class RowMultipliers(NamedTuple):
 
     def _weights(self, target: Host) -> tuple[Host, float, Host]:
         """Return y, nu and weights w of Z's equations E; R'y + nu c + E'w is near the target."""
-        R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
+        R, is_linear = self.parts.curvature(self.x), self.problem.domain.is_linear
         equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
         rows = np.vstack([R, self.parts.c, equal])
         lengths = np.sqrt(np.sum(rows * rows, axis=1))

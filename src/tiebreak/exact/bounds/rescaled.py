@@ -20,7 +20,6 @@ from tiebreak.linalg import EPS, SAFE, TINY, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-from tiebreak.sets import described
 
 
 def prove_rescaled(
@@ -58,7 +57,7 @@ def prove_rescaled(
 
 def stretched(problem: Problem, units: Host) -> Problem | None:
     """Return the problem in u = x/units, in NumPy float64, or None if Z couples the variables."""
-    domain, n = described(problem.domain).in_units(units), len(units)
+    domain, n = problem.domain.in_units(units), len(units)
     if domain is None:
         return None
     variables = Substitution(np.arange(n), n, units)
@@ -101,7 +100,7 @@ class WeightedEquations:
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
         """Return the equations of the problem, or None if the problem has no such equations."""
-        below, Z = squares_of(problem.lower), described(problem.domain)
+        below, Z = squares_of(problem.lower), problem.domain
         if len(below) != 1 or below[0].rows is None:
             return None
         if not Z.is_space and Z.sides(np.zeros(below[0].rows.shape[1])) is None:
@@ -138,7 +137,7 @@ class WeightedEquations:
 
     def _way(self, x: Host, rows: Host) -> tuple[float, float]:
         """Bound the distance from x to a point of Z that satisfies these rows, and return sigma."""
-        ends, room = described(self.problem.domain).sides(x), np.full(len(x), np.inf)
+        ends, room = self.problem.domain.sides(x), np.full(len(x), np.inf)
         if ends is not None:
             room = np.minimum(x - ends[0], ends[1] - x)
         free = self.A[np.ix_(rows, room > 0.0)]

@@ -33,7 +33,6 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.row_gram import row_rank
 from tiebreak.linalg.sizes import DENSE_SIDE
 from tiebreak.problem import Problem
-from tiebreak.sets import described
 
 
 def _lower(
@@ -53,7 +52,7 @@ def refuse(problem: Problem) -> None:
     if penalty.terms.rows_above(n) is None:
         needed = "must be one norm alone, or a sum over rows, if it has a penalty"
         raise Refusal("Exact", "upper", needed, repr(penalty))
-    if described(problem.domain).extended(n, np.zeros(0)) is None:
+    if problem.domain.extended(n, np.zeros(0)) is None:
         needed = "must be R^n, bounds or a half-space if upper is an l1 norm with an operator"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if problem.penalties[1].terms.has_weights:
@@ -76,7 +75,7 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
         if is_even
         else Linear(np.concatenate([np.zeros(n), up, down]))
     )
-    domain = described(problem.domain).extended(n, low)
+    domain = problem.domain.extended(n, low)
     assert domain is not None
     counted = np.ones(n) if problem.counted is None else host(problem.counted)
     counted = np.append(counted, np.zeros(len(low)))
@@ -93,7 +92,7 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
     Return None if the problem has a different form, is too large, or has more rows than variables.
     """
     above, below = squares_of(problem.upper), squares_of(problem.lower)
-    if not described(problem.domain).is_space or len(above) != 2 or len(below) != 1:
+    if not problem.domain.is_space or len(above) != 2 or len(below) != 1:
         return None
     (g,), (f, norm) = below, sorted(above, key=lambda part: part.rows is None)
     if f.rows is None or norm.rows is not None or g.rows is None:

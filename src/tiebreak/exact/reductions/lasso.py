@@ -65,7 +65,7 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.linalg.spectra import rounding_level
 from tiebreak.problem import Problem
-from tiebreak.sets import Box, described
+from tiebreak.sets import Box
 
 NOT_SETTLED = "no minimiser of the lower level with its l1 penalty was found to rounding accuracy"
 
@@ -79,7 +79,7 @@ def smooth_part(problem: Problem, n: int) -> Parts:
         needed = "must have no penalty but L1 around 0 and ElasticNet"
     elif terms.norms[0] == 0.0:
         needed = "must have an l1 penalty, or none; a square alone is a smooth function"
-    elif not described(problem.domain).is_space:
+    elif not problem.domain.is_space:
         needed = "must be Space if lower has an l1 penalty"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if needed:

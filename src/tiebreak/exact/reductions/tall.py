@@ -52,7 +52,6 @@ from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import exact_rank, rounding_level
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW
-from tiebreak.sets import described
 
 TALL = 4  # at this ratio of rows to variables, n x n matrices are much smaller than the rows
 MOST_TALL_STEPS = 60  # usually about ten suffice; without a minimiser, steps would never end
@@ -398,7 +397,7 @@ def is_tall(problem: Problem) -> bool:
     if not is_fit and not problem.penalties[1].terms.has_weights:
         is_fit = (terms := l1_above(problem)) is not None and not terms.has_operator
         is_fit = is_fit and all(map(is_plain, below))
-    if not described(problem.domain).is_space or not is_fit or n > SIDE:
+    if not problem.domain.is_space or not is_fit or n > SIDE:
         return False
     if sum(part.matrix.shape[0] for part in below) < TALL * n:
         return False

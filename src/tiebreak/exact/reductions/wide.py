@@ -43,7 +43,6 @@ from tiebreak.linalg.matrices.derived import with_scaled_rows
 from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
 from tiebreak.linalg.sizes import DENSE_SIDE, SIDE
 from tiebreak.problem import Problem
-from tiebreak.sets import described
 from tiebreak.sets.descriptions import stacked
 
 ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those of A
@@ -129,7 +128,7 @@ class WideProblem(NamedTuple):
         """Return the problem in this form, or None if it has a different form or is too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
         is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
-        if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
+        if not problem.domain.is_space or len(above) != 1 - is_l1 or not below:
             return None
         if any(part.rows is None or not _is_wide(part.rows) for part in below):
             return None

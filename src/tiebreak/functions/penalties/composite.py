@@ -13,6 +13,7 @@ from tiebreak.functions.base import (
     SmoothFunction,
     delegated,
     is_weight,
+    with_members,
 )
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties.penalties import Penalty, Zero
@@ -20,6 +21,12 @@ from tiebreak.linalg import Array, tables
 from tiebreak.linalg.fingerprints import known, remember
 
 
+@with_members(
+    delegated("smooth"),
+    *("lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
+    "lower_bound",  # penalties are never negative
+    *("gradient", "forward", "passes", "rounding", "extent", "amplification"),
+)
 class Composite(Function, in_tables=False):
     """The sum of a smooth function and a penalty, written ``smooth + penalty``.
 
@@ -54,18 +61,6 @@ class Composite(Function, in_tables=False):
         smooth = self.smooth.in_float64
         return None if smooth is None else Composite(smooth, self.penalty)
 
-    lipschitz = delegated("smooth.lipschitz")
-    known_lipschitz = delegated("smooth.known_lipschitz")
-    rough_lipschitz = delegated("smooth.rough_lipschitz")
-    strong_convexity = delegated("smooth.strong_convexity")
-    defect = delegated("smooth.defect")
-    lower_bound = delegated("smooth.lower_bound")  # penalties are never negative
-    gradient = delegated("smooth.gradient")
-    forward = delegated("smooth.forward")
-    passes = delegated("smooth.passes")
-    rounding = delegated("smooth.rounding")
-    extent = delegated("smooth.extent")
-    amplification = delegated("smooth.amplification")
     growth = 0.0
 
     def value(self, x: Array) -> float:

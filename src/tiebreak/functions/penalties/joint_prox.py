@@ -60,9 +60,9 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     for penalty in (f2, g2):
         if penalty.terms.has_operator:
             raise _no_prox(owner, f"{penalty!r}, which has none", HINT)
-    if f.is_alone or g.is_alone:
-        _check_alone(owner, f2, g2, domain)
-        return Joint(f, g)
+    one, other = (f2, g2) if f.is_alone else (g2, f2)
+    if one.terms.is_alone and other.terms.has_weights:
+        raise _no_prox(owner, f"{one.label} and {other.label}")
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "two GroupL2 with different groups")
@@ -71,21 +71,12 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     common = _common(owner, f.domain, g.domain, domain or Space())
     for penalty in (f2, g2):
         if not _has_prox_on(common, penalty.terms):
-            off_centre = isinstance(common, Ball) and not is_centred(common)
-            name = type(common).__name__ + " with another center" * off_centre
+            is_off = isinstance(common, Ball) and not is_centred(common)
+            name = type(common).__name__
+            name += " with another center" * (is_off and not penalty.terms.is_alone)
             raise _no_prox(owner, f"{penalty.label} and {name}")
     parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
     return Joint(*parts)
-
-
-def _check_alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> None:
-    """Raise a Refusal if a penalty without any joint prox meets another penalty or a set."""
-    one, other = (f2, g2) if f2.terms.is_alone else (g2, f2)
-    if other.terms.has_weights:
-        raise _no_prox(owner, f"{one.label} and {other.label}")
-    common = _common(owner, other.terms.domain, domain or Space())
-    if not isinstance(common, Space):
-        raise _no_prox(owner, f"{one.label} and {type(common).__name__}")
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
@@ -114,6 +105,8 @@ def _no_prox(owner: str, got: str, hint: str = "") -> Refusal:
 
 def _has_prox_on(common: Domain, terms: Terms) -> bool:
     """Do the terms have a prox in closed form on the set?"""
+    if terms.is_alone:
+        return isinstance(common, Space)
     if not terms.has_weights or isinstance(common, Space):
         return True
     if isinstance(common, Box):

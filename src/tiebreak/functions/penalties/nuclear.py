@@ -112,9 +112,6 @@ class NuclearTerms(Terms):
             return None
         return dataclasses.replace(self, nuclear=(self.nuclear - error) * (1.0 - 2.0**-52))
 
-    def penalised(self, n: int) -> Host:
-        return np.full(n, self.nuclear > 0.0)
-
     def falling(self, slope: Array) -> Array | None:
         return None
 

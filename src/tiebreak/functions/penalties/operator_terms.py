@@ -38,9 +38,6 @@ class OnlyConic(Terms):
     def eased(self, n: int, error: float) -> Terms | None:
         return None
 
-    def penalised(self, n: int) -> Host:
-        return np.zeros(n, dtype=bool)
-
     def falling(self, slope: Array) -> Array | None:
         return None
 

@@ -24,7 +24,7 @@ from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices import Differences
-from tiebreak.sets import INFINITY, Domain, described
+from tiebreak.sets import INFINITY, Domain
 
 
 class Penalty(FromData, is_open=True):
@@ -442,7 +442,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        assign(self, "names", described(self.domain).names)
+        assign(self, "names", self.domain.names)
 
     @property
     def label(self) -> str:
@@ -482,8 +482,7 @@ class PenaltySum(Penalty, in_tables=False):
                 f"got {sizes[0]} and {sizes[1]}"
             )
         assign(self, "dimension", sizes[0] if sizes else None)
-        if self._for_cones is None:
-            joint(known(self.first), known(self.second), owner="PenaltySum")
+        _ = self.terms  # raises a Refusal if the two cannot be added
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
         assign(self, "names", tables.common("PenaltySum", *both))
@@ -522,12 +521,10 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def terms(self) -> Terms:
-        return self._for_cones or joint(self.first, self.second).terms(1.0, 1.0)
-
-    @cached_property
-    def _for_cones(self) -> Terms | None:
-        """The sum for conic solvers, if one of the two has no joint prox with any other penalty."""
-        first, second = known(self.first).terms, known(self.second).terms
-        if first.is_alone or second.is_alone or not (first.has_operator or second.has_operator):
-            return None
-        return added(first, second)
+        """The sum for conic solvers only, if one of the two has no prox with other penalties."""
+        pair = known(self.first), known(self.second)
+        first, second = (penalty.terms for penalty in pair)
+        is_alone = first.is_alone or second.is_alone
+        if not is_alone and (first.has_operator or second.has_operator):
+            return added(first, second)
+        return joint(*pair, owner="PenaltySum").terms(1.0, 1.0)

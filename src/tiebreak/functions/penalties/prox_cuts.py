@@ -78,7 +78,7 @@ def _at_ordinary_size(
     if beta == INFINITY:
         return f.prox(v), 0.0
     slope = max(norm(c), *g.norms)
-    length = max(norm(v), getattr(f.domain, "length_scale", 0.0))
+    length = max(norm(v), f.domain.length_scale)
     steepest = max(slope, g.square * length)
     if steepest == 0.0:
         return f.prox(v), 0.0

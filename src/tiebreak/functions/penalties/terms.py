@@ -298,12 +298,12 @@ class Terms:
     def extent(self, n: int, level: float) -> float:
         """A bound on |x| for all x in R^n with a value of at most ``level``; inf if there is none.
 
-        The bound uses the fact that |x|_2 is at most |x|_1 and, if every variable is in a group, at
-        most the sum of |x_G|_2.
+        If a_i is the l1 weight of variable i, and b_i is the weight of its group, the bound uses
+        sum a_i |x_i| + group sum_G |x_G| >= |a x| + |b x| >= min (a_i + b_i) |x|, entry by entry.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
         square = self.square if self.center is None else 0.0  # the square is centred at 0
-        steep = float(np.min(self.l1)) + self.l2 + (self.group if self._covers(n) else 0.0)
+        steep = float(np.min(self.l1 + self._group_weights(n))) + self.l2
         root = math.hypot(steep, math.sqrt(2.0 * square) * math.sqrt(max(level, 0.0)))
         if not steep + root > 0.0:
             return INFINITY
@@ -319,17 +319,11 @@ class Terms:
             l2 = (l2 - error) * (1.0 - 2.0**-52)
         elif np.min(l1) >= error:
             l1 = (l1 - error) * (1.0 - 2.0**-52)
-        elif group >= error and self._covers(n):
+        elif group >= error and np.all(self._group_weights(n) > 0.0):
             group = (group - error) * (1.0 - 2.0**-52)
         else:
             return None
         return self.with_weights(l1, group, l2, square)
-
-    def penalised(self, n: int) -> Host:
-        """Which of n variables must stay bounded if the value stays bounded?"""
-        if self.square > 0.0 or self.l2 > 0.0:
-            return np.ones(n, dtype=bool)
-        return np.asarray(np.broadcast_to(self.l1, n) + self._group_weights(n) > 0.0)
 
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> plus the norms decreases fastest.
@@ -354,10 +348,6 @@ class Terms:
         """The weight of each variable's group; 0 for variables in no group."""
         layout = self.layout(n)
         return 0.0 if layout.labels is None else self.group * layout.penalised[layout.labels]
-
-    def _covers(self, n: int) -> bool:
-        """Is every variable in a group?"""
-        return bool(np.all(self.layout(n).penalised > 0.0))
 
     # --- The chain's steps for groups, l2 and the ball only need the norms of the groups.
 

@@ -18,7 +18,6 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows, exact_sums
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
-from tiebreak.sets import described
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
@@ -52,7 +51,7 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
     """A level restricted to the minimisers of earlier levels; None if a part has no description."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
-    parts = described(pairs[max(level - 1, 0)].domain).parts
+    parts = pairs[max(level - 1, 0)].domain.parts
     directions = [ways for part in parts if (ways := part.recession(n)) is not None]
     cone = RecessionCone(directions, n)
     found = [known for h in objectives if (known := RecessionLevel.of(h, cone)) is not None]

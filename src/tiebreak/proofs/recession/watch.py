@@ -70,7 +70,7 @@ class RecessionWatch:
     def _can_fall(self) -> bool:
         """May g decrease forever, given the set, the penalty and the strong convexity?"""
         g, penalty = self._problem.smooth_parts[1], self._problem.penalties[1].terms
-        is_held = self._problem.is_bounded or penalty.penalised(int(self._x0.shape[0])).all()
+        is_held = self._problem.is_bounded or penalty.extent(int(self._x0.shape[0]), 1.0) < math.inf
         return not (is_held or g.strong_convexity > 0.0)
 
     @cached_property
