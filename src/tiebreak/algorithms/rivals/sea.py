@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport
+from tiebreak.algorithms.base import Method, Range, Rate
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
+    POSITIVE,
     RunState,
     averaged,
     begun,
-    check_positive,
-    check_whole,
     need_bounded,
     need_lipschitz,
     need_short_step,
@@ -84,10 +84,11 @@ class SEA(Method):
     cites: ClassVar[tuple[str, ...]] = ("shen2023",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.5), Rate("g", 0.5))
     output: ClassVar[str] = "the average of x_1 ... x_T"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "upper_step", "lower_step")
-        check_whole(self, "horizon")
+    ranges: ClassVar[dict[str, Range]] = {
+        "upper_step": POSITIVE,
+        "lower_step": POSITIVE,
+        "horizon": COUNT,
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem that violates the method's assumptions.
@@ -111,10 +112,6 @@ class SEA(Method):
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
         proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
-
-    def report(self, state: State) -> StateReport:
-        """Report the ``reach`` of the average."""
-        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start at x_0, and take the first upper step from x_0."""
