@@ -141,8 +141,9 @@ class Diagonal(Method):
             raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
 
     def check(self, problem: Problem) -> Refusal | None:
+        by_armijo = self.armijo is not None
         return (
-            (need_joint_prox if self.armijo is None else need_smooth)(self, problem)
+            (need_smooth(self, problem) if by_armijo else need_joint_prox(self, problem))
             or need_unit(self, problem)
             or need_lipschitz(self, problem, "upper", "lower")
         )
