@@ -225,11 +225,8 @@ class Method(ABC):
         return {}
 
     def report(self, state: Any) -> StateReport:
-        """Return a report on a state: everything except its point, values and evidence.
-
-        By default, this is the ``reach`` of the state's ``point``, if it has a point with images.
-        """
-        return StateReport(reach=getattr(getattr(state, "point", None), "reach", None))
+        """Return a report on a state: everything except its point, values and evidence."""
+        return StateReport()
 
 
 def first_state(

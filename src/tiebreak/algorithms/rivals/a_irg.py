@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Range, Rate
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
     POSITIVE,
     RunState,
@@ -102,6 +102,10 @@ class AIRG(Method):
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"
         eta = "L_g/(sqrt(8) L_f)" if self.eta_0 is None else f"{self.eta_0:g}"
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"
+
+    def report(self, state: State) -> StateReport:
+        """Report the ``reach`` of the average."""
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with x_0 as the first average."""

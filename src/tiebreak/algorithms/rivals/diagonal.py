@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Range, Rate
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
     POSITIVE,
     SHARE,
@@ -161,6 +161,10 @@ class Diagonal(Method):
     def points(self, state: State) -> dict[str, Array]:
         """Return the last iterate if the answer is the average."""
         return {"the last iterate": state.memory.run.x.x} if self.average else {}
+
+    def report(self, state: State) -> StateReport:
+        """Report the ``reach`` of the average."""
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Range, Rate
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
     POSITIVE,
     SHARE,
@@ -104,6 +104,10 @@ class IRCG(Method):
 
     def describe(self, problem: Problem) -> str:
         return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"
+
+    def report(self, state: State) -> StateReport:
+        """Report the ``reach`` of the average."""
+        return StateReport(reach=state.point.reach)
 
     def points(self, state: State) -> dict[str, Array]:
         """Return the point at which the proof bounds g."""

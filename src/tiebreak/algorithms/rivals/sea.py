@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Range, Rate
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
     COUNT,
     DEFAULT_HORIZON,
@@ -112,6 +112,10 @@ class SEA(Method):
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
         proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
+
+    def report(self, state: State) -> StateReport:
+        """Report the ``reach`` of the average."""
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start at x_0, and take the first upper step from x_0."""
