@@ -12,18 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import theory
-from tiebreak.algorithms.base import Method, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Range, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
     at_start,
-    check_whole,
-    check_within,
     need_lipschitz,
+    optional,
     out_of_bounds,
     positive_smoothness,
     typical_curvature,
     with_fresh_images,
     with_violations,
+    within,
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
 from tiebreak.functions import Composite, Minorant
@@ -80,17 +81,18 @@ class Accelerated(Method):
 
     title: ClassVar[str]  # the name in the report
     remedy: ClassVar[str] = "try another gamma (a smaller one favours the lower level)"
+    ranges: ClassVar[dict[str, Range]] = {
+        "gamma": optional(within("a number in (0, 1] or None", lambda gamma: 0.0 < gamma <= 1.0)),
+        "horizon": COUNT,
+    }
 
     def __post_init__(self) -> None:
-        if self.gamma is not None:
-            needed = "a number in (0, 1] or None"
-            check_within(self, "gamma", needed, lambda gamma: 0.0 < gamma <= 1.0)
+        super().__post_init__()
         if not isinstance(self.levels, OnlineLevels | FixedLevels | GivenLevels):
             raise TypeError(
                 f"{type(self).__name__}: levels must be OnlineLevels(), FixedLevels(iterations) or "
                 f"GivenLevels(values), got {checks.what_it_is(self.levels)}"
             )
-        check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_lipschitz(self, problem, "upper", "lower")

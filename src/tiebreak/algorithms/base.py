@@ -8,11 +8,12 @@ only what is declared here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2, Rate
-from tiebreak.linalg import Array, Refusal, in_files
+from tiebreak.linalg import Array, Refusal, assign, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
@@ -29,6 +30,7 @@ __all__ = [
     "Multipliers",
     "Notes",
     "Proved",
+    "Range",
     "Rate",
     "Refusal",
     "State",
@@ -37,6 +39,9 @@ __all__ = [
 ]
 
 NOT_ENDED = Ended()
+
+# (owner, name, value) -> the value of a parameter, or an error if it is out of range: see `common`
+Range: TypeAlias = Callable[[str, str, Any], Any]
 
 
 class State(Protocol):
@@ -161,6 +166,15 @@ class Method(ABC):
     needs_projection: ClassVar[bool] = True  # do the method's steps project onto Z?
     adapts: ClassVar[bool] = False  # does the method use proved bounds? see `adapt`
     remedy: ClassVar[str] = ""  # what to try if the gaps hardly shrink
+    ranges: ClassVar[dict[str, Range]] = {}  # what each parameter must be, by its name
+
+    def __post_init__(self) -> None:
+        """Refuse parameters outside their ranges, and replace the others by Python's own numbers.
+
+        A NumPy number would turn vectors in float32 into float64, or round step sizes to float32.
+        """
+        for name, checked in self.ranges.items():
+            assign(self, name, checked(type(self).__name__, name, getattr(self, name)))
 
     @abstractmethod
     def check(self, problem: Problem) -> Refusal | None:

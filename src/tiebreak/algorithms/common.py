@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tiebreak.algorithms.base import Range
 from tiebreak.functions import (
     Composite,
     Function,
@@ -21,7 +22,6 @@ from tiebreak.linalg import (
     Array,
     Refusal,
     arrays,
-    assign,
     checks,
     in_files,
     refusal_of,
@@ -77,29 +77,38 @@ def weighted(
     )
 
 
-# The checks replace the numbers of a method by Python's own: a NumPy number would turn vectors in
-# float32 into float64, or round step sizes to float32.
+# -- ranges of parameters -------------------------------------------------------------------------
 
 
-def check_positive(method: object, *names: str) -> None:
-    """Refuse a method's parameters unless each is None or a positive finite number."""
-    for name in names:
-        if (value := getattr(method, name)) is not None:
-            assign(method, name, checks.positive(type(method).__name__, name, value))
+def optional(checked: Range) -> Range:
+    """Return the range with None added."""
+    return lambda owner, name, value: None if value is None else checked(owner, name, value)
 
 
-def check_whole(method: object, name: str, least: int = 1) -> None:
-    """Refuse a method's parameter unless it is None or a whole number >= ``least``."""
-    if (value := getattr(method, name)) is not None:
-        assign(method, name, checks.whole(type(method).__name__, name, value, least))
+def whole(least: int) -> Range:
+    """Return the range of whole numbers >= ``least``."""
+    return lambda owner, name, value: checks.whole(owner, name, value, least)
 
 
-def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
-    """Refuse a method's parameter unless it is a number for which ``holds`` is true."""
-    owner, value = type(method).__name__, getattr(method, name)
-    assign(method, name, number := checks.number(owner, name, value, needed))
-    if not holds(number):
-        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+def within(needed: str, holds: Callable[[float], bool]) -> Range:
+    """Return the range of the numbers for which ``holds`` is true; ``needed`` says so in words."""
+
+    def checked(owner: str, name: str, value: object) -> float:
+        number = checks.number(owner, name, value, needed)
+        if not holds(number):
+            raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+        return number
+
+    return checked
+
+
+POSITIVE, COUNT = optional(checks.positive), optional(whole(1))
+SHARE = within("a number in (0, 1)", lambda number: 0.0 < number < 1.0)
+UP_TO_1 = within("a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
+UP_TO_2 = within("a number in (0, 2]", lambda number: 0.0 < number <= 2.0)
+
+
+# -- assumptions ----------------------------------------------------------------------------------
 
 
 def need_smooth(method: object, problem: Problem, *levels: str) -> Refusal | None:

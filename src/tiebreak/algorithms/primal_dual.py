@@ -15,13 +15,14 @@ from tiebreak.algorithms.base import (
     Ended,
     Method,
     Proved,
+    Range,
     Rate,
     StateReport,
     StepEvidence,
 )
 from tiebreak.algorithms.common import (
+    POSITIVE,
     at_start,
-    check_positive,
     first_curvature,
     is_due,
     need_joint_prox,
@@ -172,9 +173,7 @@ class PrimalDual(Method):
         Rate("g", 1.0, "a fixed ratio, prox steps on f", at="the average s_k"),
     )
     output: ClassVar[str] = "the last iterate (the paper's rate is for the average s_k)"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "ratio")
+    ranges: ClassVar[dict[str, Range]] = {"ratio": POSITIVE}
 
     def check(self, problem: Problem) -> Refusal | None:
         if isinstance(problem.penalties[0].terms, OperatorTerms):  # no prox of f2 is needed

@@ -21,15 +21,16 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, Proved, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED, Method, Proved, Range, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
-    check_positive,
-    check_whole,
+    COUNT,
+    POSITIVE,
     minorants_at,
     need_joint_prox,
     need_lipschitz,
     positive_smoothness,
     size_of_terms,
+    whole,
 )
 from tiebreak.functions import (
     Function,
@@ -148,16 +149,16 @@ class BregmanSVRG(Method):
     cites: ClassVar[tuple[str, ...]] = ("osher2005", "johnsonzhang2013", "kovalev2020")
     output: ClassVar[str] = "the last snapshot"
     adapts: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_whole(self, "batch")
-        check_whole(self, "seed", 0)
-        check_positive(self, "eta_0", "accuracy")
+    ranges: ClassVar[dict[str, Range]] = {
+        "batch": COUNT, "seed": whole(0), "eta_0": POSITIVE, "accuracy": POSITIVE,
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_joint_prox(self, problem)
-        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
-        return refusal or need_rows(self, problem)
+        return (
+            need_joint_prox(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+            or need_rows(self, problem)
+        )
 
     def describe(self, problem: Problem) -> str:
         slices = self.slices(problem)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tiebreak import theory
 from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO, Method
+from tiebreak.algorithms.common import RunState, values_at
 from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.claims import CUTS
@@ -197,16 +198,7 @@ def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: 
         found.run(planted, [Entrant(label, trial.method(rung))], steps, name, tail)
 
 
-class State(NamedTuple):
-    """The state of a run of `CutAt`."""
-
-    k: int
-    A: float  # the sum of the step sizes a_i
-    x: Array
-    z: Array
-    upper_value: float  # f(x) and g(x)
-    lower_value: float
-    evidence: StepEvidence
+State: TypeAlias = RunState[tuple[float, Array]]  # its memory: A_k, the sum of all a_i, and z_k
 
 
 @dataclass(frozen=True)
@@ -243,18 +235,18 @@ class CutAt(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with x_0 = z_0."""
-        x = problem.domain.project(x0)
-        return State(0, 0.0, x, x, problem.upper.value(x), problem.lower.value(x), StepEvidence())
+        (x,) = problem.forward(problem.domain.project(x0))
+        return RunState(0, x, *values_at(problem, x), StepEvidence(), (0.0, x.x))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step with plain products; an ablation need not be fast."""
-        f, g = problem.upper, problem.lower
+        f, g, (A_k, z_k) = problem.upper, problem.lower, state.memory
         a = theory.step_size(state.k, f.lipschitz / self.gamma)
-        A = state.A + a
-        y = mix(state.x, state.z, a / A)
-        p = y if self.share is None else mix(state.x, state.z, self.share)
+        A = A_k + a
+        y = mix(state.x, z_k, a / A)
+        p = y if self.share is None else mix(state.x, z_k, self.share)
         c = g.gradient(p)
         offset = self.level - g.value(p) + arrays.dot(c, p)
-        z, _ = problem.domain.project_cut(state.z - a * f.gradient(y), c, offset)
-        x = mix(state.x, z, a / A)
-        return State(state.k + 1, A, x, z, f.value(x), g.value(x), StepEvidence())
+        z, _ = problem.domain.project_cut(z_k - a * f.gradient(y), c, offset)
+        (x,) = problem.forward(mix(state.x, z, a / A))
+        return RunState(state.k + 1, x, *values_at(problem, x), StepEvidence(), (A, z))

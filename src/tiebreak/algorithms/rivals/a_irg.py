@@ -10,20 +10,20 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    POSITIVE,
     RunState,
     at_start,
     averaged,
     begun,
     both_smoothness,
-    check_positive,
-    check_within,
     minorants_at,
     need_lipschitz,
     need_smooth,
     values_at,
     weighted,
+    within,
 )
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
@@ -83,16 +83,17 @@ class AIRG(Method):
     cites: ClassVar[tuple[str, ...]] = ("kaushik2021",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # for b = 1/4
     output: ClassVar[str] = "the average of x_0 ... x_k, weighted by gamma_i^r"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "gamma_0", "eta_0")
-        check_within(self, "b", "a number in (0, 1/2)", lambda b: 0.0 < b < 0.5)
-        check_within(self, "r", "a number in [0, 1)", lambda r: 0.0 <= r < 1.0)
+    ranges: ClassVar[dict[str, Range]] = {
+        "gamma_0": POSITIVE,
+        "eta_0": POSITIVE,
+        "b": within("a number in (0, 1/2)", lambda b: 0.0 < b < 0.5),
+        "r": within("a number in [0, 1)", lambda r: 0.0 <= r < 1.0),
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
-        given = ("gamma_0", "eta_0")
-        refusal = need_smooth(self, problem)
-        return refusal or need_lipschitz(self, problem, "upper", "lower", unless=given)
+        return need_smooth(self, problem) or need_lipschitz(
+            self, problem, "upper", "lower", unless=("gamma_0", "eta_0")
+        )
 
     def points(self, state: State) -> dict[str, Array]:
         return {"the last iterate": state.memory.f_x.at}

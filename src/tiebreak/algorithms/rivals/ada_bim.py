@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Range
 from tiebreak.algorithms.common import (
+    POSITIVE,
+    SHARE,
     RunState,
     begun,
-    check_positive,
-    check_within,
     first_curvature,
     need_joint_prox,
     need_unit,
@@ -23,7 +23,7 @@ from tiebreak.algorithms.common import (
     weighted,
 )
 from tiebreak.functions import Minorant, SmoothFunction
-from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
 
 
@@ -93,11 +93,7 @@ class AdaBiM(Method):
     )
     guarantee: ClassVar[str] = "x_k converges to a solution"
     cites: ClassVar[tuple[str, ...]] = ("latafat2025",)
-
-    def __post_init__(self) -> None:
-        assign(self, "mu", checks.at_least("AdaBiM", "mu", self.mu))
-        check_within(self, "nu", "a number in (0, 1)", lambda nu: 0.0 < nu < 1.0)
-        check_positive(self, "unit")
+    ranges: ClassVar[dict[str, Range]] = {"mu": checks.at_least, "nu": SHARE, "unit": POSITIVE}
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_joint_prox(self, problem) or need_unit(self, problem)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate
+from tiebreak.algorithms.base import Method, Range, Rate
 from tiebreak.algorithms.common import (
+    POSITIVE,
     RunState,
     begun,
-    check_positive,
-    check_within,
     need_joint_prox,
     need_lipschitz,
     need_short_step,
     positive_smoothness,
     typical_curvature,
+    within,
 )
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
@@ -88,10 +88,11 @@ class BiSG(Method):
         Rate("g", 0.75),
     )
     output: ClassVar[str] = "y_k, the last point in Z"
-
-    def __post_init__(self) -> None:
-        check_within(self, "alpha", "a number in (1/2, 1)", lambda alpha: 0.5 < alpha < 1.0)
-        check_positive(self, "c", "step_size")
+    ranges: ClassVar[dict[str, Range]] = {
+        "alpha": within("a number in (1/2, 1)", lambda alpha: 0.5 < alpha < 1.0),
+        "c": POSITIVE,
+        "step_size": POSITIVE,
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
         return (

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StepEvidence
+from tiebreak.algorithms.base import Method, Range, Rate, StepEvidence
 from tiebreak.algorithms.common import (
+    UP_TO_1,
     RunState,
     begun,
-    check_within,
     minorants_at,
     need_joint_prox,
     need_lipschitz,
@@ -92,17 +92,15 @@ class BiGSAM(Method):
     cites: ClassVar[tuple[str, ...]] = ("sabachshtern2017", "shehu2021")
     rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "gamma = 1, without inertia"),)
     output: ClassVar[str] = "the last y_k, the lower step"
-
-    def __post_init__(self) -> None:
-        check_within(self, "gamma", "a number in (0, 1]", lambda gamma: 0.0 < gamma <= 1.0)
-        checks.flag("BiGSAM", "inertia", self.inertia)
+    ranges: ClassVar[dict[str, Range]] = {"gamma": UP_TO_1, "inertia": checks.flag}
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth(self, problem, "upper")
-        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
-        others = "bi-sg accepts every convex function"
-        refusal = refusal or need_strong_convexity(self, problem, others)
-        return refusal or need_joint_prox(self, problem)
+        return (
+            need_smooth(self, problem, "upper")
+            or need_lipschitz(self, problem, "upper", "lower")
+            or need_strong_convexity(self, problem, "bi-sg accepts every convex function")
+            or need_joint_prox(self, problem)
+        )
 
     def describe(self, problem: Problem) -> str:
         inertial = " with inertia" if self.inertia else ""

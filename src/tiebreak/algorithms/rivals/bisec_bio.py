@@ -13,20 +13,21 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    POSITIVE,
     TOLERANCE,
     RunState,
-    check_positive,
     is_due,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
+    whole,
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
-from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.gate import DOUBT, RULE
 
@@ -136,10 +137,9 @@ class BisecBiO(Method):
     cites: ClassVar[tuple[str, ...]] = ("wang2024",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0), Rate("g", 2.0))  # in gradients
     output: ClassVar[str] = "the last accepted point"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "eps_f", "eps_g")
-        checks.whole("BisecBiO", "gradients", self.gradients, 2)
+    ranges: ClassVar[dict[str, Range]] = {
+        "eps_f": POSITIVE, "eps_g": POSITIVE, "gradients": whole(2),
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
         refusal = need_smooth(self, problem)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    POSITIVE,
     TOLERANCE,
+    UP_TO_2,
     RunState,
     averaged,
-    check_positive,
-    check_within,
     minorants_at,
     need_bounded,
     need_lipschitz,
@@ -95,14 +95,16 @@ class CGBiO(Method):
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
     cites: ClassVar[tuple[str, ...]] = ("jiang2023",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 1.0), Rate("g", 1.0))
-
-    def __post_init__(self) -> None:
-        check_positive(self, "eps_f", "eps_g")
-        check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
+    ranges: ClassVar[dict[str, Range]] = {
+        "eps_f": POSITIVE, "eps_g": POSITIVE, "scale": UP_TO_2,
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth(self, problem) or need_bounded(self, problem)
-        return refusal or need_lipschitz(self, problem, "lower")
+        return (
+            need_smooth(self, problem)
+            or need_bounded(self, problem)
+            or need_lipschitz(self, problem, "lower")
+        )
 
     def describe(self, problem: Problem) -> str:
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
@@ -121,7 +123,7 @@ class CGBiO(Method):
         eps_f = self.eps_f or TOLERANCE * first_phase.size(problem, f, f_x)
         eps_g = self.eps_g or TOLERANCE * first_phase.size(problem, g, g_x)
         state = fista.first_state(first.run, Memory(first, f_x, g_x, math.inf, eps_f, eps_g))
-        is_over = first_phase.is_minimal(problem, g_x, 0.5 * eps_g)
+        is_over = first_phase.frank_wolfe_gap(problem, g_x) <= 0.5 * eps_g
         return _second_phase(problem, state, g_x) if is_over else state
 
     def step(self, problem: Problem, state: State) -> State:

@@ -10,13 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Proved, StepEvidence
+from tiebreak.algorithms.base import Method, Proved, Range, StepEvidence
 from tiebreak.algorithms.common import (
+    POSITIVE,
     RunState,
     at_start,
     begun,
     both_smoothness,
-    check_positive,
     minorants_at,
     need_lipschitz,
     need_smooth,
@@ -79,9 +79,9 @@ class DBGD(Method):
     guarantee: ClassVar[str] = "stationarity only, without a rate for f or g"
     cites: ClassVar[tuple[str, ...]] = ("gong2021",)
     adapts: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(self, "xi", "alpha", "beta")
+    ranges: ClassVar[dict[str, Range]] = {
+        "xi": POSITIVE, "alpha": POSITIVE, "beta": POSITIVE,
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_smooth(self, problem) or need_lipschitz(self, problem, "upper", "lower")

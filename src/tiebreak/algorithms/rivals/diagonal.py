@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Rate, StateReport
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    POSITIVE,
+    SHARE,
+    UP_TO_2,
     RunState,
     averaged,
-    check_positive,
-    check_within,
     need_joint_prox,
     need_lipschitz,
     need_smooth,
     need_unit,
+    optional,
     positive_smoothness,
     unit_of,
     values_at,
     weighted,
+    within,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
 
 
@@ -45,6 +48,17 @@ class Memory(NamedTuple):
 
 
 State: TypeAlias = RunState[Memory]
+
+
+def _pair(owner: str, name: str, pair: Any) -> tuple[float, float]:
+    """Return the momentum (alpha, shift), after checking it."""
+    needed = "(alpha, shift) with alpha > 1 and shift >= alpha - 1"
+    if not (checks.is_sequence(pair) and len(pair) == 2):
+        raise TypeError(f"{owner}: {name} must be {needed}, got {pair}")
+    alpha, shift = (checks.finite(owner, name, value) for value in pair)
+    if not (alpha > 1.0 and shift >= alpha - 1.0):
+        raise ValueError(f"{owner}: {name} must be {needed}, got {pair}")
+    return alpha, shift
 
 
 @dataclass(frozen=True)
@@ -107,33 +121,32 @@ class Diagonal(Method):
     assumptions: ClassVar[str] = (
         "f, g convex, each smooth + penalty; Z closed, joint prox with both penalties"
     )
+    ranges: ClassVar[dict[str, Range]] = {
+        "power": POSITIVE,
+        "c": POSITIVE,
+        "unit": POSITIVE,
+        "offset": checks.at_least,
+        "slowest": within("a number in [0, 1)", lambda slowest: 0.0 <= slowest < 1.0),
+        "step_factor": UP_TO_2,
+        "follows": checks.flag,
+        "average": checks.flag,
+        "armijo": optional(SHARE),
+        "momentum": optional(_pair),
+    }
 
     def __post_init__(self) -> None:
-        owner = type(self).__name__
-        check_positive(self, "power", "c", "unit")
-        assign(self, "offset", checks.at_least(owner, "offset", self.offset))
-        check_within(self, "slowest", "a number in [0, 1)", lambda slowest: 0.0 <= slowest < 1.0)
-        check_within(self, "step_factor", "a number in (0, 2]", lambda factor: 0.0 < factor <= 2.0)
-        for name in ("follows", "average"):
-            checks.flag(owner, name, getattr(self, name))
-        if self.armijo is not None:
-            check_within(self, "armijo", "a number in (0, 1)", lambda theta: 0.0 < theta < 1.0)
-        if self.momentum is not None:
-            needed, pair = "(alpha, shift) with alpha > 1 and shift >= alpha - 1", self.momentum
-            if not (checks.is_sequence(pair) and len(pair) == 2):
-                raise TypeError(f"{owner}: momentum must be {needed}, got {pair}")
-            alpha, shift = (checks.finite(owner, "momentum", value) for value in pair)
-            if not (alpha > 1.0 and shift >= alpha - 1.0):
-                raise ValueError(f"{owner}: momentum must be {needed}, got {pair}")
-            assign(self, "momentum", (alpha, shift))
-            if self.armijo is not None:
-                raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
+        super().__post_init__()
+        if self.armijo is not None and self.momentum is not None:
+            owner, pair = type(self).__name__, self.momentum
+            raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
 
     def check(self, problem: Problem) -> Refusal | None:
         by_armijo = self.armijo is not None
-        refusal = need_smooth(self, problem) if by_armijo else need_joint_prox(self, problem)
-        refusal = refusal or need_unit(self, problem)
-        return refusal or need_lipschitz(self, problem, "upper", "lower")
+        return (
+            (need_smooth(self, problem) if by_armijo else need_joint_prox(self, problem))
+            or need_unit(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+        )
 
     def describe(self, problem: Problem) -> str:
         factor = f"{self.c:g} " if self.c != 1.0 else ""

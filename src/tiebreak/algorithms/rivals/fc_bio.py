@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import (
+    NOT_ENDED,
+    Ended,
+    Method,
+    Range,
+    Rate,
+    StateReport,
+    StepEvidence,
+)
 from tiebreak.algorithms.common import (
+    POSITIVE,
     TOLERANCE,
     RunState,
     averaged,
-    check_positive,
     minorants_at,
     need_bounded,
     need_lipschitz,
@@ -144,15 +152,16 @@ class FCBiO(Method):
         Rate("g", 2.0, "eps planned"),
     )
     output: ClassVar[str] = "the last accepted point"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "eps_f", "eps_g")
-        checks.flag("FCBiO", "lipschitz", self.lipschitz)
+    ranges: ClassVar[dict[str, Range]] = {
+        "eps_f": POSITIVE, "eps_g": POSITIVE, "lipschitz": checks.flag,
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = None if self.lipschitz else need_smooth(self, problem)
-        refusal = refusal or need_bounded(self, problem)
-        return refusal or need_lipschitz(self, problem, "upper", "lower")
+        return (
+            (None if self.lipschitz else need_smooth(self, problem))
+            or need_bounded(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+        )
 
     def describe(self, problem: Problem) -> str:
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
@@ -188,7 +197,7 @@ class FCBiO(Method):
             call = begin(problem, psi, x)
         memory = Memory(None if self.lipschitz else first, call, count, eps_f, eps_g, size)
         state = fista.first_state(run, memory)
-        if memory.first is not None and first_phase.is_minimal(problem, run.g_y, 0.5 * eps_g):
+        if not self.lipschitz and first_phase.frank_wolfe_gap(problem, run.g_y) <= 0.5 * eps_g:
             return self._bisection(problem, state, run.g_y.value)
         return state
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Range
 from tiebreak.algorithms.common import (
+    POSITIVE,
     both_smoothness,
-    check_positive,
     need_lipschitz,
     need_smooth,
     weighted,
@@ -56,9 +56,7 @@ class FIBA(Method):
     assumptions: ClassVar[str] = "f, g convex and smooth; Z closed, with an easy projection"
     guarantee: ClassVar[str] = "f -> f*, g -> g*"
     cites: ClassVar[tuple[str, ...]] = ("helousimoes2017",)
-
-    def __post_init__(self) -> None:
-        check_positive(self, "mu_0")
+    ranges: ClassVar[dict[str, Range]] = {"mu_0": POSITIVE}
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_smooth(self, problem) or need_lipschitz(self, problem, "upper", "lower")

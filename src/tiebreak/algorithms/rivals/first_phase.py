@@ -46,13 +46,8 @@ def step(
         (g_x,), _ = problem.lower.evaluate([run.x.g])
         if has_risen:  # restart; the gradient at x is already known
             run = run._replace(k=0, t=1.0, y=run.x, g_y=g_x)
-        g_x = g_x if is_minimal(problem, g_x, tolerance) else None
+        g_x = g_x if frank_wolfe_gap(problem, g_x) <= tolerance else None
     return FirstPhase(run, phase.step_size, steps), evidence, g_x
-
-
-def is_minimal(problem: Problem, h_x: Minorant, tolerance: float) -> bool:
-    """Is the Frank-Wolfe gap at x within the tolerance?"""
-    return frank_wolfe_gap(problem, h_x) <= tolerance
 
 
 def frank_wolfe_gap(problem: Problem, h_x: Minorant) -> float:

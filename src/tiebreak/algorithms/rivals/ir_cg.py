@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    POSITIVE,
+    SHARE,
     RunState,
     at_start,
     averaged,
     begun,
     both_smoothness,
-    check_positive,
-    check_within,
     minorants_at,
     need_argmin,
     need_lipschitz,
@@ -93,14 +93,14 @@ class IRCG(Method):
     )
     output: ClassVar[str] = "z_T, the average with the weights of the proof"
     needs_projection: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_within(self, "p", "a number in (0, 1)", lambda p: 0.0 < p < 1.0)
-        check_positive(self, "c")
+    ranges: ClassVar[dict[str, Range]] = {"p": SHARE, "c": POSITIVE}
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth(self, problem) or need_argmin(self, problem)
-        return refusal or need_lipschitz(self, problem, "upper", "lower")
+        return (
+            need_smooth(self, problem)
+            or need_argmin(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+        )
 
     def describe(self, problem: Problem) -> str:
         return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"

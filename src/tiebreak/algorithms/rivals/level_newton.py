@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import Notes, Proved, StateReport
-from tiebreak.algorithms.common import check_within
+from tiebreak.algorithms.base import Notes, Proved, Range, StateReport
+from tiebreak.algorithms.common import within
 from tiebreak.algorithms.rivals.tikhonov import Memory, State, Tikhonov
 
 
@@ -51,10 +51,10 @@ class LevelNewton(Tikhonov):
     )
     cites: ClassVar[tuple[str, ...]] = ("jiang2024dual",)
     adapts: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_within(self, "multiplicity", "a number of at least 1", lambda m: 1.0 <= m < math.inf)
+    ranges: ClassVar[dict[str, Range]] = {
+        **Tikhonov.ranges,
+        "multiplicity": within("a number of at least 1", lambda m: 1.0 <= m < math.inf),
+    }
 
     def adapt(self, state: State, proved: Proved) -> State:
         """Use the lower bound on g* that has been proved so far."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import ORDER_2, Method, Rate
+from tiebreak.algorithms.base import ORDER_2, Method, Range, Rate
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
-    check_positive,
-    check_whole,
+    POSITIVE,
     need_bounded,
     need_joint_prox,
     need_lipschitz,
@@ -88,11 +88,12 @@ class PBAPG(Method):
     guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
     cites: ClassVar[tuple[str, ...]] = ("chen2024",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("|f|", 1.0, ORDER_2), Rate("g", 2.0, ORDER_2))
-
-    def __post_init__(self) -> None:
-        check_positive(self, "penalty", "accuracy")
-        checks.flag("PBAPG", "adaptive", self.adaptive)
-        check_whole(self, "horizon")
+    ranges: ClassVar[dict[str, Range]] = {
+        "penalty": POSITIVE,
+        "accuracy": POSITIVE,
+        "adaptive": checks.flag,
+        "horizon": COUNT,
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem that violates the method's assumptions.

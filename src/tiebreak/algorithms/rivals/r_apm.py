@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import ORDER_1, Method, Rate
+from tiebreak.algorithms.base import ORDER_1, Method, Range, Rate
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
-    check_positive,
-    check_whole,
+    POSITIVE,
     need_joint_prox,
     need_lipschitz,
     need_short_step,
@@ -74,10 +74,9 @@ class RAPM(Method):
         Rate("f above", 2.0, ORDER_1),
         Rate("g", 2.0, ORDER_1),
     )
-
-    def __post_init__(self) -> None:
-        check_positive(self, "eta", "step_size")
-        check_whole(self, "horizon")
+    ranges: ClassVar[dict[str, Range]] = {
+        "eta": POSITIVE, "step_size": POSITIVE, "horizon": COUNT,
+    }  # fmt: skip
 
     def check(self, problem: Problem) -> Refusal | None:
         smoothness = problem.lower.lipschitz + self._eta(problem) * problem.upper.lipschitz

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Rate
+from tiebreak.algorithms.base import Method, Range, Rate
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
-    check_positive,
-    check_whole,
+    POSITIVE,
     need_joint_prox,
     need_lipschitz,
     need_strong_convexity,
@@ -74,10 +74,7 @@ class RVFISTA(Method):
         Rate("g", 2.0),
         Rate("f above", 2.0, assuming="p = 4"),
     )
-
-    def __post_init__(self) -> None:
-        check_positive(self, "p")
-        check_whole(self, "horizon")
+    ranges: ClassVar[dict[str, Range]] = {"p": POSITIVE, "horizon": COUNT}
 
     def check(self, problem: Problem) -> Refusal | None:
         return (

@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport
+from tiebreak.algorithms.base import Method, Range, Rate, StateReport
 from tiebreak.algorithms.common import (
+    COUNT,
     DEFAULT_HORIZON,
+    POSITIVE,
     RunState,
     averaged,
     begun,
-    check_positive,
-    check_whole,
     need_bounded,
     need_lipschitz,
     need_short_step,
@@ -84,10 +84,11 @@ class SEA(Method):
     cites: ClassVar[tuple[str, ...]] = ("shen2023",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.5), Rate("g", 0.5))
     output: ClassVar[str] = "the average of x_1 ... x_T"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "upper_step", "lower_step")
-        check_whole(self, "horizon")
+    ranges: ClassVar[dict[str, Range]] = {
+        "upper_step": POSITIVE,
+        "lower_step": POSITIVE,
+        "horizon": COUNT,
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem that violates the method's assumptions.

@@ -16,23 +16,27 @@ Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradie
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, Rate, StepEvidence
+from tiebreak.algorithms.base import Method, Range, Rate, StepEvidence
 from tiebreak.algorithms.common import (
+    COUNT,
+    POSITIVE,
+    SHARE,
     TOLERANCE,
+    UP_TO_2,
     at_start,
     both_smoothness,
-    check_positive,
-    check_whole,
-    check_within,
     need_argmin,
     need_lipschitz,
     need_smooth,
     weighted,
+    whole,
+    within,
 )
 from tiebreak.algorithms.rivals import first_phase
 from tiebreak.algorithms.svrg import Sampled, need_rows
@@ -74,15 +78,15 @@ class _StochasticCG(Method):
     # does every epoch end by resetting the estimates to the gradients?
     is_refreshed: ClassVar[bool] = True
     needs_projection: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_whole(self, "batch")
-        check_whole(self, "seed", 0)
+    ranges: ClassVar[dict[str, Range]] = {"batch": COUNT, "seed": whole(0)}
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth(self, problem) or need_argmin(self, problem)
-        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
-        return refusal or need_rows(self, problem)
+        return (
+            need_smooth(self, problem)
+            or need_argmin(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+            or need_rows(self, problem)
+        )
 
     def describe(self, problem: Problem) -> str:
         return f"{self.name}, {self._sampled(problem)[1].steps} slices of rows in an epoch"
@@ -128,13 +132,13 @@ class _StochasticCG(Method):
         problem.lower.note_reading()
         return self.read(problem, state._replace(k=state.k + 1), count)
 
+    @abstractmethod
     def moved(self, problem: Problem, state: State, count: int) -> State:
         """Take one step with the current estimates; an epoch has ``count`` slices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, problem: Problem, state: State, count: int) -> State:
         """Return the state with values and evidence, from a full reading."""
-        raise NotImplementedError
 
     def _at(self, problem: Problem, state: State, x: Array) -> tuple[State, Minorant, Minorant]:
         """Return the state with answer x, and both minorants at x_t; SPIDER restarts from these."""
@@ -194,11 +198,7 @@ class IRSCG(_StochasticCG):
     )
     output: ClassVar[str] = "z_T, the average with the weights of the proof"
     is_refreshed: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_within(self, "p", "a number in (0, 1)", lambda p: 0.0 < p < 1.0)
-        check_positive(self, "c")
+    ranges: ClassVar[dict[str, Range]] = {**_StochasticCG.ranges, "p": SHARE, "c": POSITIVE}
 
     def _weight(self, state: State, t: int, count: int) -> float:
         """Return e_t."""
@@ -316,12 +316,12 @@ class SBCGF(_StochasticCG):
         Rate("f above", 1.0, "with high probability"),
         Rate("g", 1.0, "with high probability"),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "eps_g")
-        check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
-        check_within(self, "slack", "a number >= 0", lambda slack: 0.0 <= slack < math.inf)
+    ranges: ClassVar[dict[str, Range]] = {
+        **_StochasticCG.ranges,
+        "eps_g": POSITIVE,
+        "scale": UP_TO_2,
+        "slack": within("a number >= 0", lambda slack: 0.0 <= slack < math.inf),
+    }
 
     def init(self, problem: Problem, x0: Array) -> State:
         state = super().init(problem, x0)
@@ -347,7 +347,7 @@ class SBCGF(_StochasticCG):
         mu, weight = 0.0, state.t + 1.0
         if not math.isinf(state.level):
             mu = self._cut(problem, state)[1]
-        elif first_phase.is_minimal(problem, g_x, 0.5 * state.sizes[0]):
+        elif first_phase.frank_wolfe_gap(problem, g_x) <= 0.5 * state.sizes[0]:
             state = state._replace(level=g_x.value, t=0)
         value = g_x.value, g_x.at, g_x
         evidence = weighted(weight, f_x, weight * mu, g_x, value, lower=weight)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Range
 from tiebreak.algorithms.common import (
+    POSITIVE,
+    SHARE,
     RunState,
-    check_positive,
-    check_within,
     need_joint_prox,
     need_lipschitz,
     need_unit,
@@ -84,14 +84,19 @@ class Tikhonov(Method):
         "f - f* <= delta_j/eta_j, g - g* <= delta_j + eta_j (f* - f) after phase j"
     )
     cites: ClassVar[tuple[str, ...]] = ("tikhonov1977", "friedlandertseng2008")
-
-    def __post_init__(self) -> None:
-        check_within(self, "q", "a number in (0, 1)", lambda q: 0.0 < q < 1.0)
-        check_positive(self, "eta_0", "delta", "unit")
+    ranges: ClassVar[dict[str, Range]] = {
+        "q": SHARE,
+        "eta_0": POSITIVE,
+        "delta": POSITIVE,
+        "unit": POSITIVE,
+    }
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_joint_prox(self, problem) or need_unit(self, problem)
-        return refusal or need_lipschitz(self, problem, "upper", "lower")
+        return (
+            need_joint_prox(self, problem)
+            or need_unit(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+        )
 
     def describe(self, problem: Problem) -> str:
         unit = "L_g/L_f" if self.unit is None else f"{self.unit:g}"
