@@ -260,7 +260,7 @@ def _solve_levels(
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
-        if method == "auto" and result.status == "solved" and is_double:
+        if method == "auto" and result.status in ("solved", "undetermined") and is_double:
             with contextlib.suppress(deadline.Interrupted):  # the run already has an answer
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
