@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator
 
 import tiebreak as tb
 from tiebreak.auto import selection
@@ -171,6 +172,26 @@ def test_what_was_proved_is_not_believed_of_functions_that_have_changed():
     again = tb.solve(built, x0=first)
     assert again.upper_optimum[0] <= 3.0 / 8.0 <= again.upper_optimum[1]
     assert again.upper_value == pytest.approx(3.0 / 8.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["callable", "operator"])
+@pytest.mark.parametrize("method", ["auto", "agm-bio"])
+def test_former_bounds_are_not_believed_where_a_change_may_go_unnoticed(kind, method):
+    """f = (<c, x> - 1)²/2 at (2, 0) is the same for both c, but the second c allows f = 0."""
+    c = np.array([1.0, 0.0])
+    f = tb.Smooth(lambda x: 0.5 * float(c @ x - 1.0) ** 2, lambda x: (c @ x - 1.0) * c, 2.0)
+    if kind == "operator":
+        row = LinearOperator((1, 2), lambda x: c[None] @ x, lambda y: c * y[0], dtype=np.float64)
+        f = tb.LeastSquares(row, [1.0])
+    lower = tb.LeastSquares([[1.0, 0.0]], [2.0])
+    built = tb.Problem(upper=f, lower=lower, domain=tb.Ball(5.0))
+    first = tb.solve(built)
+    assert first.upper_value == pytest.approx(0.5, rel=1e-3)
+    c[1] = 1.0
+    again = tb.solve(built, method, x0=first, max_iter=300)
+    assert again.status != "failed"
+    assert again.upper_optimum[0] <= 0.0
+    assert again.upper_value < 0.1
 
 
 def test_a_result_of_other_length_or_of_another_method_is_a_start_all_the_same():

@@ -346,3 +346,15 @@ def test_rows_that_depend_on_others_are_those_without_which_the_rank_stays(
         found = _dependent(sp.csr_array(A), is_active)
         assert not found[~is_active].any()
         np.testing.assert_array_equal(found[active], ~np.array(needs, dtype=bool))
+
+
+@pytest.mark.parametrize("tilt", [1e-8, 1e-9, 1e-10])
+def test_a_cost_that_is_nearly_parallel_to_a_face_is_not_solved_on_the_face(tilt: float) -> None:
+    """The face has f = 0 but is above g* by half the tilt; f* is 1/2, at (0, 1/2, 0)."""
+    domain = tb.Box(0.0, 1.0) & tb.Polyhedron([[2.0, 2, 1], [-3, -2, 2]], [1.0, 3])
+    g, f = tb.Linear([-4.0 + tilt, -4, -2]), tb.Linear([0.0, 1, 2])
+    found = tb.solve(tb.Problem(lower=g, upper=f, domain=domain), "conic")
+    assert not found.success or found.upper_value == pytest.approx(0.5)
+    exactly = tb.solve(tb.Levels(g, f, domain=domain))
+    assert exactly.status == "certified"
+    np.testing.assert_array_equal(exactly.x, [0.0, 0.5, 0.0])

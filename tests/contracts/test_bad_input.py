@@ -1213,6 +1213,21 @@ WRONG = {
         ValueError,
         "solve: the gradient of upper must be a vector of 2 entries, got float",
     ),
+    "solve grad shape in a sum": (
+        lambda: tb.solve(small(upper=tb.Smooth(sq, lambda x: np.ones(3)) + tb.SquaredNorm())),
+        ValueError,
+        "solve: the gradient of upper must be a vector of 2 entries, got an array of shape (3,)",
+    ),
+    "solve grad broadcast in a sum": (
+        lambda: tb.solve(small(upper=2.0 * tb.Smooth(sq, lambda x: x[:1]) + tb.SquaredNorm())),
+        ValueError,
+        "solve: the gradient of upper must be a vector of 2 entries, got an array of shape (1,)",
+    ),
+    "solve grad none, weighted": (
+        lambda: tb.solve(small(upper=2.0 * tb.Smooth(sq, lambda x: None))),
+        ValueError,
+        "solve: the gradient of upper must be a vector of 2 entries, got NoneType",
+    ),
     "solve grad nan": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, lambda x: x * math.nan, 1.0))),
         ValueError,

@@ -10,7 +10,9 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.exact.reductions import lasso
-from tiebreak.functions.parts.parts import decompose
+from tiebreak.functions.losses.logistic import LogisticLoss
+from tiebreak.functions.parts.loss_parts import LossPart
+from tiebreak.functions.parts.parts import Parts, decompose
 
 LOSSES = ("squares", "logistic")
 
@@ -171,6 +173,25 @@ def test_slopes_of_minimisers_are_as_close_as_the_deviation_says(kind):
         more = loss.value(x) + w @ np.abs(x) - loss.value(star) - w @ np.abs(star)
         apart = np.abs(slope(kind, A, b, x) - slope(kind, A, b, star))
         assert np.all(apart <= bounds * np.sqrt(2.0 * more) * (1.0 + 1e-6) + 1e-9)
+
+
+class Shifted(LogisticLoss):
+    """phi(t) = log(1 + e^(6 - t)), steepest far from the margin 0: phi''(0) is 0.0025."""
+
+    def terms(self, margins, target):
+        return super().terms(margins - 6.0, target)
+
+    def second(self, margins, target):
+        return super().second(margins - 6.0, target)
+
+
+def test_the_largest_curvature_need_not_be_at_the_margin_0():
+    """The reduction used the curvature at 0 in its bound on the slopes of all minimisers."""
+    rows = np.array([[2.0, 1.0], [0.0, 3.0]])
+    part = LossPart(1.0, rows, target=np.zeros(2), weights=np.ones(2), phi=Shifted())
+    bounds = lasso._curvatures(Parts(2, (part,)))
+    steepest = part.curvature(np.linalg.solve(rows, [6.0, 6.0]))
+    assert np.all(bounds >= np.sqrt(np.sum(steepest**2, axis=0)))
 
 
 def test_an_elastic_net_below_has_one_minimiser():

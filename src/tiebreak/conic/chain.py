@@ -76,6 +76,10 @@ NO_POINT_FOUND = (
     "constraints"
 )
 UNSETTLED = "the optimality conditions hold at none of Clarabel's points"
+WORSENED = (
+    "is slightly worse at x than where it was minimised: multipliers that are not certainly 0 were "
+    "taken for 0, so x and later levels may be wrong"
+)
 MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 
@@ -180,6 +184,8 @@ class _Chain:
         The chain's own equations are in doubt if rounding decides how many are independent.
         """
         doubt = self.doubt or self._independence(self._of_set[0]).doubt
+        if not doubt and (worse := self._worsened(self.previous)) is not None:
+            doubt = f"level {worse + 1} {WORSENED}"
         return ("undetermined" if doubt else "solved"), doubt
 
     def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
@@ -212,10 +218,15 @@ class _Chain:
     def _is_kept(self, z: Host) -> bool:
         """Does z satisfy all constraints without making a level worse by more than rounding?"""
         is_outside = self._is_outside(z, TOL.accurate, TOL.clear / TOL.accurate)
-        return not is_outside and all(
-            h.value(z) <= level.best + level.slack + level.error + self._rounding(number, z)
-            for number, (h, level) in enumerate(zip(self.objectives, self.found, strict=True))
-        )
+        return not is_outside and self._worsened(z) is None
+
+    def _worsened(self, z: Host) -> int | None:
+        """Return the first level that is worse at z than its minimum and its errors explain."""
+        for number, (h, level) in enumerate(zip(self.objectives, self.found, strict=True)):
+            most = level.best + level.slack + level.error + self._rounding(number, z)
+            if not h.value(z) <= most:
+                return number
+        return None
 
     def _give_back(self) -> None:
         """Recover unused slack: if ties remain, minimise levels with slack once more, in order."""

@@ -63,29 +63,38 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
         ("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True
     ):
         check_size(owner, name, h)
+        for _, part in summands(h.bare):
+            # In a sum, a gradient of a wrong shape would raise NumPy's error, or be broadcast.
+            if isinstance(part, Smooth) and part is not h.bare:
+                _check_slope(owner, name, part.gradient(x), x)
         ((_, smooth, slope, *_),), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
         value = smooth + penalty.value(x)
         if not math.isfinite(value):
             raise ValueError(
                 f"{owner}: the value of {name} must be finite at the start, got {value}"
             )
-        if not arrays.is_array(slope) or tuple(slope.shape) != tuple(x.shape):
-            raise ValueError(
-                f"{owner}: the gradient of {name} must be a vector of {x.shape[0]} entries, "
-                f"got {checks.what_it_is(slope)}"
-            )
-        if not arrays.is_real_floating(slope):
-            raise TypeError(
-                f"{owner}: the gradient of {name} must hold real floating-point numbers, "
-                f"got dtype {slope.dtype}"
-            )
-        if not arrays.all_finite(slope):
-            raise ValueError(
-                f"{owner}: the gradient of {name} must be finite at the start, "
-                "got NaN or infinite entries"
-            )
+        _check_slope(owner, name, slope, x)
     if wrong := wrong_gradient(problem, x):
         raise ValueError(f"{owner}: {wrong}")
+
+
+def _check_slope(owner: str, name: str, slope: Array, x: Array) -> None:
+    """Require a gradient at x with an entry per variable, all of them finite real numbers."""
+    if not arrays.is_array(slope) or tuple(slope.shape) != tuple(x.shape):
+        raise ValueError(
+            f"{owner}: the gradient of {name} must be a vector of {x.shape[0]} entries, "
+            f"got {checks.what_it_is(slope)}"
+        )
+    if not arrays.is_real_floating(slope):
+        raise TypeError(
+            f"{owner}: the gradient of {name} must hold real floating-point numbers, "
+            f"got dtype {slope.dtype}"
+        )
+    if not arrays.all_finite(slope):
+        raise ValueError(
+            f"{owner}: the gradient of {name} must be finite at the start, "
+            "got NaN or infinite entries"
+        )
 
 
 def check_size(owner: str, name: str, h: Function) -> None:

@@ -16,7 +16,7 @@ from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import TINY, TOL, Array, arrays, in_files, rounding_unit
-from tiebreak.linalg.fingerprints import is_ours
+from tiebreak.linalg.fingerprints import is_ours, is_watched
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
@@ -305,10 +305,10 @@ class Run:
     def take_over(self, former: Result) -> None:
         """Reuse a former run's scale of tolerances, and its proved bounds for this problem.
 
-        Former bounds count only if both levels still have their former values: the user's functions
-        may have changed.
+        If a level has another value at x, the user's functions have changed, and nothing is reused.
+        Bounds also need data in which every change is noticed: equal values at x prove no bound.
         """
-        x = self.state.x
+        x, problem = self.state.x, former.problem
         errors = self.certifier.value_errors(x, *self.values)
         before = former.upper_value, former.lower_value
         is_same = self.iteration == 0 and all(
@@ -316,8 +316,9 @@ class Run:
             for now, then, error in zip(self.values, before, errors, strict=True)
         )
         if is_same and former.known is not None:
-            self.accumulator.take_over(former.known)
             self.start_values = former.start_values
+            if is_watched((problem.upper, problem.lower, problem.domain)):
+                self.accumulator.take_over(former.known)
 
     def _rounding_at_start(self, h: Counted, value: float) -> float:
         """Bound the rounding error of the value of h at x0."""

@@ -130,9 +130,9 @@ def solve(
         x0: where to start; the origin if None. The Result of a former call, for this problem or a
             similar one, is a warm start: its point and multipliers are used, and tolerances are
             then relative to the values at the origin. If the problem is the same object with the
-            same numbers, its proved bounds are reused and its tolerances stay the same; for a
-            callable, only its value at x is compared. x0 is projected onto the domain, and rounded
-            if the problem is in float32.
+            same numbers, its tolerances stay the same, and its proved bounds are reused unless a
+            change may go unnoticed, as behind a callable or a linear operator. x0 is projected onto
+            the domain, and rounded if the problem is in float32.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
             atol + rtol * max(|value at x|, |value at x0|); if both values are 0 up to rounding, the
             size of the terms that cancel in them is used instead.
@@ -260,7 +260,7 @@ def _solve_levels(
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
-        if method == "auto" and result.status == "solved" and is_double:
+        if method == "auto" and result.status in ("solved", "undetermined") and is_double:
             with contextlib.suppress(deadline.Interrupted):  # the run already has an answer
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,

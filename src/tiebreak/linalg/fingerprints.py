@@ -106,6 +106,13 @@ class FromData:
         made: Self = made_from(type(self), {**arguments, **changed})
         return made
 
+    @property
+    def is_watched(self) -> bool:
+        """Does ``current`` notice every change?  Not behind a callable or a linear operator."""
+        inputs = self._inputs
+        given = dict(_members(self)) if inputs is None else inputs.arguments
+        return is_ours(type(self)) and all(map(is_watched, given.values()))
+
     def without_structure(self, own: tuple[str, ...]) -> Any:
         """The object without structure that its class, which overrides ``own``, may not have.
 
@@ -151,6 +158,15 @@ def overridden(kind: type) -> tuple[str, ...]:
         if not name.startswith("__")
         and inspect.getattr_static(kind, name) is not inspect.getattr_static(base, name)
     )
+
+
+def is_watched(value: Any) -> bool:
+    """Would a change of the numbers in this value be noticed?"""
+    if isinstance(value, FromData):
+        return value.is_watched
+    if _has_parts(value):
+        return all(map(is_watched, value))
+    return isinstance(value, CONSTANTS) or arrays.is_array(value) or fingerprint(value) is not None
 
 
 def _now(value: Any) -> Any:

@@ -196,8 +196,13 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
 
 def _curvatures(h: Parts) -> Host:
-    """Return the root of h's largest curvature along each variable; curvatures are largest at 0."""
-    squares = np.sum(h.curvature(np.zeros(h.n)) ** 2, axis=0)
+    """Return the root of h's largest curvature along each variable, whatever the margins are."""
+    roots = [part.curvature(np.zeros(h.n)) for part in h.squares]
+    for loss in h.losses:
+        far = np.full(len(loss.rows), math.inf)
+        bend = loss.weights * loss.phi.largest_second(-far, far, loss.target)
+        roots.append(np.sqrt(loss.weight * bend)[:, None] * loss.rows)
+    squares = np.sum(np.concatenate([np.zeros((1, h.n)), *roots]) ** 2, axis=0)
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
 

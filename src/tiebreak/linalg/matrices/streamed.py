@@ -131,6 +131,8 @@ class Streamed(RowBlocks, FromData, keyword=""):
         array([0.6667, 1.3333, 0.6667])
     """
 
+    is_watched = True
+
     def __init__(
         self,
         source: Any,
