@@ -118,8 +118,6 @@ class RecessionWatch:
         parts = summands(self._problem.smooth_parts[1].bare)
         if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
-        if not self._levels:
-            return None
         x = arrays.like(x, self._x0)  # an exact point of float32 data may be in float64
         found = self.check(max(self._next, 1), x, gaps, seconds, is_success)
         return found or self._settle(seconds, is_success)
