@@ -30,6 +30,7 @@ def test_sums_whose_products_underflow_are_not_exact():
     tiny, which = np.array([2.0**-550, 2.0**-500]), np.zeros(2, dtype=int)
     assert exact_sums(tiny[:1], tiny[:1], which[:1], 1) is None  # 2^-1100, and not 0
     np.testing.assert_array_equal(exact_sums(tiny[1:], tiny[1:], which[1:], 1), [2.0**-1000])
+    assert rounded_sums(tiny[:1], tiny[:1], which[:1], 1)[1] >= 2.0**-1074
 
 
 def test_sums_are_rounded_once_and_say_how_far_they_are_off():

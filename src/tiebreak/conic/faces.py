@@ -138,17 +138,14 @@ def remaining(
         offsets.append(np.array([ray @ offset[cone]]))
     linear, limits = stacked(kept), np.concatenate(offsets)
     moving = row_lengths(where.columns(linear)) > 0.0
-    kept, offsets = [linear[moving]], [limits[moving]]
-    cones = [Cone("nonnegative", int(np.count_nonzero(moving)))]
+    count = int(np.count_nonzero(moving))
+    flat = ConicSet(linear[moving], limits[moving], (Cone("nonnegative", count),) * bool(count))
     gone = {int(cone[0]) for cone in (*active.vertices, *active.rays, *active.curves)}
+    is_kept = np.zeros(len(offset), dtype=bool)
     for cone in (*blocks.second_order, *blocks.exponential):
-        if int(cone[0]) not in gone and row_lengths(where.columns(rows[cone])).any():
-            kept.append(rows[cone])
-            offsets.append(offset[cone])
-            is_round = any(cone is other for other in blocks.second_order)
-            cones.append(Cone("second-order" if is_round else "exponential", len(cone)))
-    found = tuple(cone for cone in cones if cone.size)
-    return ConicSet(stacked(kept), np.concatenate(offsets), found)
+        is_moving = row_lengths(where.columns(rows[cone])).any()
+        is_kept[cone] = is_moving and int(cone[0]) not in gone
+    return flat.joined(*constraints.part(is_kept))
 
 
 def ray_of(y: Host) -> Host:

@@ -1,9 +1,9 @@
 """Are equations independent, and how far is a point that misses them by rounding from solutions?
 
 A point w that misses the equations E w = e by r is near a solution w + d, with E d = r and |d| <=
-|r| / sigma, where sigma is the least singular value of independent rows of E that imply the others.
-If sigma is a rounding error, the solution may be anywhere: [1, 1] and [1, 1 + 2^-50] as stored
-determine both variables, but as real numbers they may be the same row.
+|r| / sigma, where sigma is the least singular value of E that is not 0. If sigma is a rounding
+error, the solution may be anywhere: [1, 1] and [1, 1 + 2^-50] as stored determine both variables,
+but as real numbers they may be the same row.
 """
 
 from __future__ import annotations
@@ -57,24 +57,14 @@ def independence(constraints: ConicSet) -> Independence:
             return Independence(math.inf, "" if whole is None else DOUBT.format(whole, low))
         if exact_rank(np.column_stack([E, right])) != whole:
             return Independence(math.inf)  # contradictory as stored, so no solution is near
-    return Independence(_stretch(units, low))
+    if low == 0:
+        return Independence(0.0)
+    sigma = np.linalg.svd(units, compute_uv=False)
+    least = float(sigma[low - 1]) - 2.0 * rounding_level(units.shape, float(sigma[0]), EPS)
+    return Independence(1.0 / least if least > 0.0 else math.inf)
 
 
 def lengths_of(rows: Any) -> Host:
     """Return the lengths of the rows, and 1 for rows of zeros."""
     lengths = row_lengths(rows)
     return np.where(lengths > 0.0, lengths, 1.0)
-
-
-def _stretch(units: Host, rank: int) -> float:
-    """Return the inverse of the least singular value of so many of the rows; inf if it is 0."""
-    from scipy.linalg import qr
-
-    if rank == 0:
-        return 0.0
-    kept = units
-    if rank < len(units):
-        kept = units[qr(units.T, mode="r", pivoting=True)[1][:rank]]
-    sigma = np.linalg.svd(kept, compute_uv=False)
-    least = float(sigma[-1]) - 2.0 * rounding_level(kept.shape, float(sigma[0]), EPS)
-    return 1.0 / least if least > 0.0 else math.inf

@@ -38,7 +38,7 @@ from tiebreak.conic.stage import AffineSet, as_rows
 from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.host import binary_digits
-from tiebreak.linalg.host_rows import exact_products, exact_sums
+from tiebreak.linalg.host_rows import exact_products, rounded_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
@@ -320,11 +320,8 @@ def _value(h: Objective, z: Host) -> tuple[float, float]:
 
 def _inner(weights: Host, values: Host) -> tuple[float, float]:
     """Return <weights, values>, and a bound on its rounding error: 0 if there is none."""
-    exact = exact_sums(weights, values, np.zeros(len(values), dtype=int), 1)
-    if exact is not None:
-        return float(exact[0]), 0.0
-    terms = weights * values
-    return math.fsum(terms), 4.0 * EPS * float(np.sum(np.abs(terms)))
+    sums, errors = rounded_sums(weights, values, np.zeros(len(values), dtype=int), 1)
+    return float(sums[0]), float(errors[0])
 
 
 def _products(rows: Any, x: Host) -> tuple[Host, Host]:

@@ -6,7 +6,6 @@ import contextlib
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,8 +32,6 @@ WHY = {
     "solved": ANSWER,
 }
 NOT_SURE = ", as far as a solver can tell; rounding errors could change this"
-# The last program of each problem, with the set and the size for which it was compiled.
-COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 VERTEX = "a vertex of the domain that minimises g exactly"
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
@@ -218,14 +215,10 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    """Return the program, which is compiled once for the check and the step of a run."""
-    problem = problem.original or problem
-    known = COMPILED.get(problem)
-    if known is None or known[0] is not domain or known[1] != n:
-        levels = (problem.lower, problem.upper)
-        program = compile_levels(levels, domain, n, problem.radius, owner="Conic")
-        COMPILED[problem] = known = (domain, n, program)
-    return known[2]
+    """Return both levels on the domain as a program."""
+    given = problem.original or problem
+    levels = (given.lower, given.upper)
+    return compile_levels(levels, domain, n, given.radius, owner="Conic")
 
 
 def _ended(found: ChainSolution, assumption: str) -> Ended:

@@ -304,9 +304,6 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
     pairs = zip(curves, np.maximum(weights, 0.0), strict=True)
     bends = [weight * curve.bend for curve, weight in pairs]
     places = [curve.bent for curve in curves]
-    if isinstance(rows, np.ndarray):
-        each = zip(places, bends, strict=True)
-        return sum(rows[some].T @ bend @ rows[some] for some, bend in each)
     # Use one block for each curve, because there may be thousands.
     sizes, bent = np.array([len(some) for some in places]), rows[np.concatenate(places)]
     firsts, ends = np.cumsum(sizes) - sizes, np.append(0, np.cumsum(np.repeat(sizes, sizes)))

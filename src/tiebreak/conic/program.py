@@ -12,6 +12,7 @@ z = (x, auxiliary variables). K is a product of cones, one after the other along
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -91,11 +92,8 @@ class ConicProgram:
 
         It is 0 for an entry that no cone with an offset depends on.
         """
-        firsts, offset = cone_groups(self.cones), np.abs(self.offset)
-        sizes = np.repeat(
-            np.maximum.reduceat(offset, firsts) if len(firsts) else offset,
-            np.diff(np.append(firsts, len(offset))),
-        )
+        group = cone_groups(self.cones)
+        sizes = largest_of_group(np.arange(len(group)), np.abs(self.offset), group)
         row, column, value = entries(self.rows)
         found, some = np.zeros(self.size), value != 0.0
         np.maximum.at(found, column[some], sizes[row[some]] / np.abs(value[some]))
@@ -140,21 +138,23 @@ class ConicProgram:
         import scipy.sparse as sp
 
         found = self.rows[:, columns] != 0
-        firsts, m = cone_groups(self.cones), found.shape[0]
-        group = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, m)))
-        one = sp.csr_array(
-            (np.ones(m, dtype=bool), group, np.arange(m + 1)), shape=(m, len(firsts))
-        )
+        group, m = cone_groups(self.cones), found.shape[0]
+        one = sp.csr_array((np.ones(m, dtype=bool), group, np.arange(m + 1)), shape=(m, m))
         alike = one @ (one.T @ found)
         return alike if isinstance(found, np.ndarray) else sp.csr_array(alike)
 
 
 def cone_groups(cones: tuple[Cone, ...]) -> Host:
-    """Return the first row of each cone; each linear row is a cone of its own."""
-    firsts: list[int] = []
-    end = 0
-    for cone in cones:
-        step = 1 if cone.kind in ("zero", "nonnegative") else cone.size
-        firsts += range(end, end + cone.size, step)
-        end += cone.size
-    return np.array(firsts, dtype=int)
+    """Return the number of each row's cone; each linear row is a cone of its own."""
+    sizes = [
+        [1] * cone.size if cone.kind in ("zero", "nonnegative") else [cone.size] for cone in cones
+    ]
+    counts = np.array(list(itertools.chain(*sizes)), dtype=int)
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def largest_of_group(row: Host, sizes: Host, group: Host) -> Host:
+    """Return for every row the largest size in its group, or 0."""
+    largest = np.zeros(len(group))
+    np.maximum.at(largest, group[row], sizes)
+    return np.asarray(largest[group])

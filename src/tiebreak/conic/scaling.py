@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.program import ConicProgram, Objective, cone_groups
+from tiebreak.conic.program import ConicProgram, Objective, cone_groups, largest_of_group
 from tiebreak.conic.stage import as_rows
 from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.conic_form import entries, scaled_rows
@@ -48,20 +48,17 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
     # Rows of one cone share a unit; each row of an objective has its own unit.
     more = np.arange(len(program.offset), len(targets) + len(linear))
-    firsts = np.append(cone_groups(program.cones), more)
-    group = np.repeat(
-        np.arange(len(firsts)), np.diff(np.append(firsts, len(targets) + len(linear)))
-    )
+    group = np.append(cone_groups(program.cones), more)
     deadline.check()
     everything = _entries([rows, *squares, linear])
     lengths = _columns(everything, group, program.size, range(len(program.offset), len(targets)))
     deadline.check()
     scaled = everything.size * lengths[everything.column]
     squared = np.bincount(everything.row, scaled**2, minlength=len(group))
-    sizes = np.sqrt(_largest(np.arange(len(group)), squared, group))[: len(targets)]
+    sizes = np.sqrt(largest_of_group(np.arange(len(group)), squared, group))[: len(targets)]
     distance = _distance(sizes, targets)
     lengths = lengths * distance
-    largest = _largest(everything.row, scaled, group)[: len(program.offset)]
+    largest = largest_of_group(everything.row, scaled, group)[: len(program.offset)]
     widths = _power_of_two(largest * distance)
     pairs = [
         _objective(h, scaled_rows(F, np.ones(F.shape[0]), lengths), lengths)
@@ -118,8 +115,8 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     relative to others in their row and column, which is common in matrix square roots.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
-    in_row = _largest(entries.row, entries.size, group)[entries.row]
-    in_column = _largest(entries.column, entries.size, np.arange(n))[entries.column]
+    in_row = largest_of_group(entries.row, entries.size, group)[entries.row]
+    in_column = largest_of_group(entries.column, entries.size, np.arange(n))[entries.column]
     largest = np.minimum(in_row, in_column)
     is_square = (squares.start <= entries.row) & (entries.row < squares.stop)
     says = ~is_square | (entries.size > TOL.rounding * largest)
@@ -160,13 +157,6 @@ def _entries(parts: list[Any]) -> _Entries:
     row, column, size = (np.concatenate(some) for some in zip(*found, strict=True))
     is_there = size > 0.0
     return _Entries(row[is_there], column[is_there], size[is_there])
-
-
-def _largest(row: Host, sizes: Host, group: Host) -> Host:
-    """Return for every row the largest size in its group, or 0."""
-    largest = np.zeros(len(group))
-    np.maximum.at(largest, group[row], sizes)
-    return np.asarray(largest[group])
 
 
 def _power_of_two(values: Any) -> Host:

@@ -79,12 +79,6 @@ class HostRows:
             least, most = least.todense(), most.todense()
         return np.asarray(least).reshape(-1), np.asarray(most).reshape(-1)
 
-    def gram(self, weights: Host | None = None) -> Host:
-        """The sum of weight_i m_i m_i'."""
-        A = self.entries
-        product = A.T @ (A if weights is None else scaled_rows(A, weights))
-        return np.asarray(product if self._is_dense else product.toarray())
-
 
 class RowProducts(NamedTuple):
     """Rows times a direction d: the products, and bounds on their errors."""
@@ -138,7 +132,7 @@ def exact_sums(values: Host, factors: Host, group: Host, count: int) -> Host | N
 def rounded_sums(values: Host, factors: Host, group: Host, count: int) -> tuple[Host, Host]:
     """The sums of values * factors in each group, each rounded once, and how far they are off.
 
-    An error is 0 if a sum is exact, and infinite if its terms overflow. Underflow is not counted.
+    An error is 0 if a sum is exact, and infinite if its terms overflow.
     """
     (a, i), (b, j) = np.frexp(values), np.frexp(factors)
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
@@ -155,7 +149,9 @@ def rounded_sums(values: Host, factors: Host, group: Host, count: int) -> tuple[
         sums[k] = total = math.fsum(own)
         off = abs(math.fsum([*own, -total]))
         errors[k] = math.nextafter(off, math.inf) if off else 0.0
-    return sums, errors
+    # A product below 2^-960 and its rest may each lose half of the least positive number.
+    lost = np.where((a * b != 0.0) & (i + j < -960), math.ulp(0.0), 0.0)
+    return sums, errors + np.bincount(group, lost, count)
 
 
 def _halves(mantissas: Host) -> tuple[Host, Host]:

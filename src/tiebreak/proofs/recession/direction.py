@@ -15,7 +15,7 @@ import numpy as np
 from tiebreak.levels import Levels
 from tiebreak.linalg import DENSE_LIMIT, EPS, TOL, Array, Host, decide_rank, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.host_rows import HostRows, exact_sums
+from tiebreak.linalg.host_rows import HostRows, rounded_sums
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 
@@ -157,10 +157,8 @@ class _Products:
             products.append(-a.product[down])
             error += float(some @ (a.error[down] + reach * loss.rows.sizes[down]))
         each, terms = np.concatenate(weights), np.concatenate(products)
-        exact = exact_sums(each, terms, np.zeros(len(each), dtype=int), 1)
-        if exact is not None:
-            return float(exact[0]), error
-        return float(each @ terms), error + (len(each) + 4) * EPS * float(each @ np.abs(terms))
+        sums, errors = rounded_sums(each, terms, np.zeros(len(each), dtype=int), 1)
+        return float(sums[0]), error + float(errors[0])
 
     def _distance_to_zeros(self) -> float:
         """A bound on |d' - d| for some d' with all the intended zeros; inf if no bound is known.
