@@ -330,6 +330,16 @@ def test_callables_with_a_minimiser_are_not_doubted():
         assert result.status in ("solved", "certified")
 
 
+def test_far_out_a_slope_that_is_nearly_0_is_no_minimiser():
+    """A loss that a direction lowers for ever: at 40 its slope is below the rounding of others."""
+    from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
+    from tiebreak.proofs.recession.programs import has_minimum_near
+
+    g, x = tb.Logistic([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, -1, 1]), np.array([0.0, 40.0])
+    level = RecessionLevel.of(g, RecessionCone([], 2))
+    assert not has_minimum_near(level, x, g.gradient(x))
+
+
 def test_slopes_that_cancel_only_in_rounding_prove_nothing():
     """-x + log(1 + exp(x)) + 2^-60 log(1 + exp(x)) rises far out, by 2^-60 per unit."""
     steep, slight = (w * tb.Logistic([[-1.0]], [1]) for w in (1.0, 2.0**-60))

@@ -38,6 +38,14 @@ class LossRows(NamedTuple):
         """For each row, the slope far from 0 per unit of -<m_i, d> > 0."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
+    def curvature(self, x: Host) -> Host:
+        """Upper bounds on the second derivatives with respect to the products <m_i, x>."""
+        margins = self.rows.entries @ x
+        if self.tail == "exp":
+            return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
+        bends = 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0)))
+        return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
+
 
 class FarRows(NamedTuple):
     """The behaviour of a function far from 0 along a direction d."""

@@ -79,6 +79,12 @@ class HostRows:
             least, most = least.todense(), most.todense()
         return np.asarray(least).reshape(-1), np.asarray(most).reshape(-1)
 
+    def gram(self, weights: Host | None = None) -> Host:
+        """The sum of weight_i m_i m_i'."""
+        A = self.entries
+        product = A.T @ (A if weights is None else scaled_rows(A, weights))
+        return np.asarray(product if self._is_dense else product.toarray())
+
 
 class RowProducts(NamedTuple):
     """Rows times a direction d: the products, and bounds on their errors."""

@@ -40,8 +40,8 @@ from tiebreak.linalg import EPS, SAFE, TOL, Host, deadline, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
+from tiebreak.proofs.recession.programs import ROUGH
 
-ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 NEARLY_SQUARE = 0.68  # the constant in the docstring above; for squares ½ would suffice
 
 

@@ -15,7 +15,7 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import level_of, proved_direction
 from tiebreak.proofs.recession.level import RecessionLevel
-from tiebreak.proofs.recession.programs import candidates, is_long
+from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, plus steps per row or column
 # number of doublings of the path to x, and the largest allowed ratio of g to its previous value
@@ -123,6 +123,10 @@ class RecessionWatch:
         if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
         x = arrays.like(x, self._x0)  # an exact point of float32 data may be in float64
+        for name, h in (("lower", self._problem.lower), ("upper", self._problem.upper)):
+            level = self._levels.get(name) if is_success else None
+            if level is not None and has_minimum_near(level, host(x), host(h.gradient(x))):
+                del self._levels[name]
         found = self.check(max(self._next, 1), x, gaps, seconds, is_success)
         return found or self._settle(seconds, is_success)
 
