@@ -85,7 +85,7 @@ def optional(checked: Range) -> Range:
     return lambda owner, name, value: None if value is None else checked(owner, name, value)
 
 
-def whole(least: int) -> Range:
+def whole(least: int = 1) -> Range:
     """Return the range of whole numbers >= ``least``."""
     return lambda owner, name, value: checks.whole(owner, name, value, least)
 
@@ -102,7 +102,8 @@ def within(needed: str, holds: Callable[[float], bool]) -> Range:
     return checked
 
 
-POSITIVE, COUNT = optional(checks.positive), optional(whole(1))
+POSITIVE = optional(checks.positive)
+COUNT = optional(whole())
 SHARE = within("a number in (0, 1)", lambda number: 0.0 < number < 1.0)
 UP_TO_1 = within("a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
 UP_TO_2 = within("a number in (0, 2]", lambda number: 0.0 < number <= 2.0)

@@ -63,9 +63,9 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
         ("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True
     ):
         check_size(owner, name, h)
-        for _, part in summands(h.bare):
+        for part in _callables(h):
             # In a sum, a gradient of a wrong shape would raise NumPy's error, or be broadcast.
-            if isinstance(part, Smooth) and part is not h.bare:
+            if part is not h.bare:
                 _check_slope(owner, name, part.gradient(x), x)
         ((_, smooth, slope, *_),), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
         value = smooth + penalty.value(x)
@@ -115,9 +115,12 @@ def check_size(owner: str, name: str, h: Function) -> None:
 def wrong_gradient(problem: Problem, x: Array) -> str:
     """Return a sentence if a callable's gradient is certainly wrong near x, else ""."""
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
-        for _, part in summands(h.bare):
-            if isinstance(part, Smooth) and (
-                said := gradient_check.wrong_slope(name, part, problem.domain, x)
-            ):
+        for part in _callables(h):
+            if said := gradient_check.wrong_slope(name, part, problem.domain, x):
                 return said
     return ""
+
+
+def _callables(h: Function) -> list[Smooth]:
+    """Return the summands of h whose values and gradients come from the user's callables."""
+    return [part for _, part in summands(h.bare) if isinstance(part, Smooth)]
