@@ -117,6 +117,19 @@ def test_intervals_contain_the_values_of_sequential_programs():
             limits.append(found.fun + 1e-9)
 
 
+def test_proved_intervals_contain_least_values_whose_sums_round(count):
+    """A total less an error below half an ulp is the total again: both ends must move outwards."""
+    for seed in range(count(40, 300)):
+        rng = np.random.default_rng([33, seed])
+        c, low = rng.standard_normal((3, 12)), rng.standard_normal(12)
+        high = low + rng.random(12)
+        levels = tb.Levels(*map(tb.Linear, c), domain=tb.Box(low, high))
+        found = tb.solve(levels, "conic").levels["level 1"]
+        least = sum(min(Fraction(w) * Fraction(a), Fraction(w) * Fraction(b))
+                    for w, a, b in zip(c[0], low, high, strict=True))  # fmt: skip
+        assert found.best[0] <= least <= found.best[1], seed
+
+
 def test_the_way_is_left_where_a_level_has_no_minimiser():
     falls = tb.Levels(
         tb.Linear([1.0, 0.0]), tb.Linear([0.0, -1.0]), tb.Linear([1.0, 1.0]),

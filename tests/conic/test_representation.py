@@ -20,6 +20,7 @@ import tiebreak as tb
 from tiebreak.conic.representation import compile_levels
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.conic_form import ConicForm, completed_square
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets import Set
 
@@ -291,6 +292,15 @@ def test_least_value_over_the_auxiliary_variables_is_the_value(make, count):
         assert np.array_equal(program.variables, np.arange(n))
         assert np.all(np.isfinite(program.reach))
         assert np.all(np.abs(z) <= program.reach + 1e-6)
+
+
+@pytest.mark.parametrize("make", SQUARES + WITH_VARIABLES)
+def test_whether_cones_can_represent_a_level_is_known_without_its_data(make, monkeypatch):
+    """`auto` asks this at once, and copies of large data take longer than many answers."""
+    ours, _ = make(0)
+    box = tb.Box(-np.ones(size_of(ours)), np.ones(size_of(ours)))
+    monkeypatch.setattr(Matrix, "on_host", lambda self: pytest.fail("the data were copied"))
+    assert tb.Conic().refusal(tb.Problem(upper=ours, lower=ours, domain=box)) is None
 
 
 @pytest.mark.parametrize("make", WITH_VARIABLES)

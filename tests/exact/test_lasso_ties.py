@@ -194,6 +194,23 @@ def test_the_largest_curvature_need_not_be_at_the_margin_0():
     assert np.all(bounds >= np.sqrt(np.sum(steepest**2, axis=0)))
 
 
+class Steep(LogisticLoss):
+    """A loss whose second derivative has no upper bound."""
+
+    def largest_second(self, low, high, target):
+        return np.full(np.shape(low), np.inf)
+
+
+def test_an_unbounded_curvature_bounds_no_slope():
+    """Only for variables that its row contains: inf * 0 would be nan for the others."""
+    part = LossPart(
+        1.0, np.array([[2.0, 0.0]]), target=np.zeros(1), weights=np.ones(1), phi=Steep()
+    )
+    contained, other = lasso._curvatures(Parts(2, (part,)))
+    assert contained == np.inf
+    assert 0.0 <= other <= 1e-300
+
+
 def test_an_elastic_net_below_has_one_minimiser():
     from sklearn.linear_model import ElasticNet
 

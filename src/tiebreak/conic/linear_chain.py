@@ -321,7 +321,8 @@ def _value(h: Objective, z: Host) -> tuple[float, float]:
 def _inner(weights: Host, values: Host) -> tuple[float, float]:
     """Return <weights, values>, and a bound on its rounding error: 0 if there is none."""
     sums, errors = rounded_sums(weights, values, np.zeros(len(values), dtype=int), 1)
-    return float(sums[0]), float(errors[0])
+    total, error = float(sums[0]), float(errors[0])
+    return total, error and error + 4.0 * EPS * abs(total)  # sums with other numbers round too
 
 
 def _products(rows: Any, x: Host) -> tuple[Host, Host]:

@@ -13,16 +13,16 @@ from tiebreak.algorithms import DirectState, Method, StateReport
 from tiebreak.conic.chain import solve_chain
 from tiebreak.conic.chain_solution import LEAST, ChainSolution, LevelSolution, estimate
 from tiebreak.conic.held_image import HeldAnswer, HeldProblem
-from tiebreak.conic.program import ConicProgram
-from tiebreak.conic.representation import compile_levels
+from tiebreak.conic.representation import check_levels, compile_levels
 from tiebreak.exact.bounds.intervals import prove_at
+from tiebreak.functions import Function
 from tiebreak.linalg import TOL, Array, Host, Refusal, arrays, deadline, in_files, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets import Domain, Space
+from tiebreak.sets import Space
 
 WHY = {
     "undetermined": DOUBT,
@@ -110,7 +110,7 @@ class Conic(Method):
             return None
         if n is None and domain.is_conic:
             domain = Space()  # a set's size is compared with x0, which is unknown here
-        return refusal_of(lambda: _compiled(problem, domain, n or 1))
+        return refusal_of(lambda: check_levels(_levels(problem), domain, n or 1, owner="Conic"))
 
     def describe(self, problem: Problem) -> str:
         """Describe the method in words."""
@@ -140,7 +140,7 @@ class Conic(Method):
         held = HeldProblem.of(problem, n)
         if held is not None and (answer := held.solve()) is not None:
             return _of_held(problem, state.x, answer)
-        program = _compiled(problem, problem.domain, n)
+        program = compile_levels(_levels(problem), problem.domain, n, problem.radius, owner="Conic")
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "assuming that the set of lower minimisers is correct", None, None
@@ -214,11 +214,10 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
     return DirectState(1, x, f, g, evidence, Ended(ANSWER, text), findings)
 
 
-def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    """Return both levels on the domain as a program."""
+def _levels(problem: Problem) -> tuple[Function, Function]:
+    """Return both levels in order of priority, as the user gave them."""
     given = problem.original or problem
-    levels = (given.lower, given.upper)
-    return compile_levels(levels, domain, n, given.radius, owner="Conic")
+    return given.lower, given.upper
 
 
 def _ended(found: ChainSolution, assumption: str) -> Ended:

@@ -41,20 +41,7 @@ def compile_levels(
             constraint.
         owner: the name that a `Refusal` gives if cones cannot represent an objective.
     """
-    sets = [*domain.parts]
-    for i, h in enumerate(objectives):
-        restriction = split(h)[1].terms.domain
-        if restriction.is_space:
-            continue
-        if i > 0:  # a set in a later level would restrict the earlier ones too
-            got = f"the indicator of {type(restriction).__name__}"
-            raise Refusal(owner, f"level {i + 1}", "must not contain a set", got)
-        sets += restriction.parts
-    for part in sets:
-        if not part.is_conic:
-            needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            raise Refusal(owner, "domain", needed, type(part).__name__)
-        part.check(n)
+    sets = check_levels(objectives, domain, n, owner)
     lower, upper, reach = bounds_on(sets, n)
     builder = Builder(lower, upper, min(reach, math.inf if radius is None else float(radius)))
     for part in sets:
@@ -71,17 +58,53 @@ def compile_levels(
     return replace(builder.program(costs), evaluate=evaluate, owners=builder.owners)
 
 
+def check_levels(
+    objectives: Sequence[Function | Penalty], domain: Domain, n: int, owner: str
+) -> list[Domain]:
+    """Raise a `Refusal` if cones cannot represent the levels; return the sets. Reads no data."""
+    sets = [*domain.parts]
+    for i, h in enumerate(objectives):
+        restriction = split(h)[1].terms.domain
+        if restriction.is_space:
+            continue
+        if i > 0:  # a set in a later level would restrict the earlier ones too
+            got = f"the indicator of {type(restriction).__name__}"
+            raise Refusal(owner, f"level {i + 1}", "must not contain a set", got)
+        sets += restriction.parts
+    for part in sets:
+        if not part.is_conic:
+            needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
+            raise Refusal(owner, "domain", needed, type(part).__name__)
+        part.check(n)
+    for i, h in enumerate(objectives):
+        _check(h, n, partial(Refusal, owner, f"level {i + 1}"))
+    return sets
+
+
+def _check(h: Function | Penalty, n: int, refused: Callable[[str, str], Refusal]) -> None:
+    """Raise a `Refusal` if cones cannot represent an objective."""
+    smooth, penalty = _split(h)
+    if smooth.dimension not in (None, n):
+        raise refused(f"must have one variable for each of the {n}", f"{smooth.dimension}")
+    for _, part in summands(smooth):
+        if not part.bare.is_conic:
+            raise refused(CONES, _called(part.bare))
+    penalty.check(n)
+    if not penalty.is_conic(n):
+        raise refused(CONES, f"the penalty {penalty.label}")
+
+
+def _split(h: Function | Penalty) -> tuple[Function, Penalty]:
+    return split(h if isinstance(h, Penalty) else h.bare)
+
+
 def _cost(h: Function | Penalty, builder: Builder, refused: Callable[[str, str], Refusal]) -> Cost:
     """Return the cost of an objective, and add its auxiliary variables to the builder."""
     cost = Cost()
-    smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
-    if smooth.dimension not in (None, builder.n):
-        needed = f"must have one variable for each of the {builder.n}"
-        raise refused(needed, f"{smooth.dimension}")
+    smooth, penalty = _split(h)
     for weight, part in summands(smooth):
         if not part.bare.add_to_conic(builder, cost, weight):
             raise refused(CONES, _called(part.bare))
-    penalty.check(builder.n)
     if not penalty.add_to_conic(builder, cost):
         raise refused(CONES, f"the penalty {penalty.label}")
     return cost

@@ -244,6 +244,12 @@ class Function(FromData, is_open=True):
 
     # --- The methods below are how a function describes itself; the defaults mean "unknown". ---
 
+    @property
+    def is_conic(self) -> bool:
+        """Can cones represent the function? If so, `add_to_conic` does it."""
+        is_known = type(self).add_to_conic is not Function.add_to_conic
+        return is_known and (self.matrix is None or self.matrix.is_at_hand)
+
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         """Add ``weight`` times the function to a conic program; False if no conic form is known."""
         return False

@@ -127,8 +127,6 @@ class Quadratic(SmoothFunction):
         return wide
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        if not self.matrix.is_at_hand:
-            return False
         epsilon = max(arrays.epsilon(self.prototype), self.data_epsilon)
         add_quadratic(
             form, cost, weight, self.matrix.on_host(), host(self.c), self.constant, epsilon

@@ -201,7 +201,9 @@ def _curvatures(h: Parts) -> Host:
     for loss in h.losses:
         far = np.full(len(loss.rows), math.inf)
         bend = loss.weights * loss.phi.largest_second(-far, far, loss.target)
-        roots.append(np.sqrt(loss.weight * bend)[:, None] * loss.rows)
+        root, some = np.sqrt(loss.weight * bend)[:, None], loss.rows != 0.0
+        # A row says nothing of variables that it does not contain, even if its bend is infinite.
+        roots.append(np.multiply(root, loss.rows, out=np.zeros(loss.rows.shape), where=some))
     squares = np.sum(np.concatenate([np.zeros((1, h.n)), *roots]) ** 2, axis=0)
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 

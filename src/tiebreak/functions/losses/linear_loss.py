@@ -285,9 +285,13 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """The factor of each row's loss in ``weight`` times the function."""
         return np.asarray(weight * self.scale * self._each_weight)
 
+    @property
+    def is_conic(self) -> bool:
+        own = ("_conic_rows", "add_to_conic")
+        is_known = any(getattr(type(self), name) is not getattr(LinearLoss, name) for name in own)
+        return is_known and super().is_conic
+
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        if not self.matrix.is_at_hand:
-            return False
         w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
         counts = w > 0.0
         target = host(self.target)[counts]

@@ -233,8 +233,6 @@ class Multinomial(LinearLoss):
         return likely - self._chosen[:, here] * xp.sum(likely, axis=-2)[..., None, :]
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        if not self.matrix.is_at_hand:
-            return False
         w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
         examples, m = np.flatnonzero(w > 0.0), len(w)
         own = self._labels[examples]

@@ -59,7 +59,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
-        """The largest second derivatives at margins between ``low`` and ``high``."""
+        """The largest second derivatives at margins between ``low`` and ``high``, or infinite."""
 
     @abstractmethod
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:

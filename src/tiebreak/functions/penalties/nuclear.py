@@ -13,7 +13,6 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import TOL, Host, arrays, assign, checks
 from tiebreak.linalg.arrays import Array, norm
-from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.sets import INFINITY, ActiveFace
 
@@ -92,7 +91,7 @@ class NuclearTerms(Terms):
         key = arrays.zeros_like(x) + float(rank)
         return ActiveFace(along, key, retract, None), self.subgradient(x)
 
-    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+    def is_conic(self, n: int) -> bool:
         return False
 
     def far_rows(self, n: int) -> FarRows | None:

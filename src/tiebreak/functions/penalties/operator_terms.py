@@ -131,11 +131,11 @@ class OperatorTerms(OnlyConic):
         center = np.zeros(D.shape[0]) if self.center is None else self.center
         return D.on_host(), center, *self.slopes(D.shape[0])
 
+    def is_conic(self, n: int) -> bool:
+        return self.matrix(n).is_at_hand
+
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        D = self.matrix(form.n)
-        if not D.is_at_hand:
-            return False
-        off = form.of_x(D.on_host(), 0.0 if self.center is None else -self.center)
+        off = form.of_x(self.matrix(form.n).on_host(), 0.0 if self.center is None else -self.center)
         if self.stacks > 1:
             count = len(off) // self.stacks
             for i, weight in enumerate(self.slopes(count)[0]):
@@ -191,6 +191,9 @@ class TermsSum(OnlyConic):
     def subgradient(self, x: Array) -> Array:
         first, second = self.parts
         return first.subgradient(x) + second.subgradient(x)
+
+    def is_conic(self, n: int) -> bool:
+        return all(part.is_conic(n) for part in self.parts)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         return all(part.add_to_conic(form, cost) for part in self.parts)

@@ -89,6 +89,10 @@ class Penalty(FromData, is_open=True):
         """The minimum of <slope, x> + penalty(x), rounded down, and a minimiser (or None)."""
         return self.terms.least(slope)
 
+    def is_conic(self, n: int) -> bool:
+        """Can cones represent the penalty of n variables? If so, `add_to_conic` does it."""
+        return self.terms.is_conic(n)
+
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         """Add the penalty, without indicators, to an objective; False if no conic form is known."""
         return self.terms.add_to_conic(form, cost)
@@ -508,6 +512,9 @@ class PenaltySum(Penalty, in_tables=False):
 
     def value(self, x: Array) -> float:
         return self.first.value(x) + self.second.value(x)
+
+    def is_conic(self, n: int) -> bool:
+        return self.first.is_conic(n) and self.second.is_conic(n)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         return self.first.add_to_conic(form, cost) and self.second.add_to_conic(form, cost)

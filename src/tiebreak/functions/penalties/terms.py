@@ -133,6 +133,10 @@ class Terms:
             found = found + layout.spread(y, each + float(_ratio(self.l2, norm(y))))
         return found
 
+    def is_conic(self, n: int) -> bool:
+        """Can cones represent the terms of n variables? If so, `add_to_conic` does it."""
+        return True
+
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         """Add the terms, without the set, to an objective; False if cones cannot represent them."""
         off = form.x if self.center is None else form.x - self.center
