@@ -110,6 +110,36 @@ class Unbounded(LogCosh, keyword="Unbounded", in_tables=False):
     rounding = LinearLoss.rounding  # of a loss whose terms may cancel
 
 
+class Refused(LogCosh):
+    """A loss that refuses cones only when it is added to a program."""
+
+    phi = None
+
+    def _conic_rows(self, form, cost, weights, products, target):
+        return False
+
+
+class Foreseen(Refused):
+    """A loss that says beforehand that cones cannot represent it."""
+
+    is_conic = False
+
+
+def test_a_conic_form_that_is_refused_late_loses_nothing() -> None:
+    """`auto` ended with the refusal of one of its methods."""
+    A = fit(0)[1]
+    problem, foreseen = (
+        tb.Problem(upper=tb.SquaredNorm(), lower=loss(A, np.ones(9)), domain=tb.Box(-1.0, 1.0))
+        for loss in (Refused, Foreseen)
+    )
+    assert tb.solve(foreseen).success
+    said = "level 1 must consist of functions that cones can represent, got Refused"
+    refused = tb.solve(problem, "conic")
+    assert refused.status == "undetermined"
+    assert said in refused.message
+    assert tb.solve(problem, rtol=1e-12).lower_gap <= 1e-8  # other methods go on
+
+
 def with_unbounded(level: str) -> tb.Problem:
     A = fit(0)[1]
     levels = {"upper": tb.SquaredNorm(), "lower": tb.LeastSquares(A, np.ones(9))}

@@ -120,7 +120,7 @@ class Conic(Method):
         """Report how the run ended and what it found."""
         found: ConicFindings | None = state.findings
         if found is None:
-            return StateReport(decides=True)
+            return StateReport(state.finished, decides=not state.finished.why)
         return StateReport(
             state.finished,
             is_evaluated=True,
@@ -140,7 +140,11 @@ class Conic(Method):
         held = HeldProblem.of(problem, n)
         if held is not None and (answer := held.solve()) is not None:
             return _of_held(problem, state.x, answer)
-        program = compile_levels(_levels(problem), problem.domain, n, problem.radius, owner="Conic")
+        levels = _levels(problem)
+        try:
+            program = compile_levels(levels, problem.domain, n, problem.radius, owner="Conic")
+        except Refusal as refused:  # a user's function may have a conic form for some data only
+            return state._replace(k=1, finished=Ended(DOUBT, refused.sentence))
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "assuming that the set of lower minimisers is correct", None, None
