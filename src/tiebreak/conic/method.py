@@ -79,8 +79,7 @@ class Conic(Method):
     The lower level is solved once. The upper level is then restricted to exactly its minimisers,
     using the image of its squares and the face that its multipliers expose, rather than a
     cut g <= g* + delta, which would cost sqrt(delta) in f. Bounds come from our own evaluation of
-    the multipliers: a solver's status is reported but never trusted. The method needs the ``conic``
-    extra.
+    the multipliers: a solver's status is reported but never trusted.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
